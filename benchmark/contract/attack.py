@@ -1,0 +1,37 @@
+"""What an attack is: Observation in, Reconstruction out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from benchmark.contract.types import Grant, Observation, Reconstruction, Stack
+
+
+class Attack(ABC):
+    """One method of reading a private batch from an update.
+
+    A submission is a frozen dataclass whose fields are its hyperparameters. Seeding, timing,
+    clipping, pairing, scoring and retrying are the harness's.
+    """
+
+    needs: ClassVar[frozenset[Grant]] = frozenset()
+    """Facts without which the method does not run; the cell is `not_applicable` without them."""
+
+    def applies(self, seen: Observation) -> None:  # noqa: B027  (most methods fit anywhere)
+        """Raise NotApplicable, with the reason, where the method does not fit.
+
+        Asked once a cell, before any trial, with tensors that carry shapes and no values: a
+        method may decline a victim or an update that lacks what it reads, never a hard image.
+        """
+
+    @abstractmethod
+    def reconstruct(self, seen: Observation) -> Reconstruction:
+        """Reconstruct one trial's batch."""
+
+    def reconstruct_stack(self, stack: Stack) -> list[Reconstruction]:
+        """Reconstruct every trial of a stack, in order; override to advance them together.
+
+        Both ways must give the same answer, trial by trial.
+        """
+        return [self.reconstruct(seen) for seen in stack]

@@ -1,0 +1,47 @@
+"""What a defense is: hooks in the order in which data meets them, each the identity by default."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from benchmark.contract.types import Batch, Update
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+
+class Defense:
+    """Changes what a client sends, or the model that makes it.
+
+    A submission is a frozen dataclass whose fields are its public parameters. A hook that leaves
+    its argument as it is returns the very object it was given: the harness then shares the work.
+    The truth is frozen before the first hook runs.
+    """
+
+    def harden(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
+        """Return the victim the client trains."""
+        return model
+
+    def protect_batch(self, batch: Batch, generator: torch.Generator) -> Batch:
+        """Return the batch the victim computes its update on."""
+        return batch
+
+    def protect_update(self, update: Update, generator: torch.Generator) -> Update:
+        """Return the update the client sends."""
+        return update
+
+    def server_view(self, model: nn.Module) -> nn.Module:
+        """Return the model as the server knows it."""
+        return model
+
+    def describe(self) -> Mapping[str, Any]:
+        """Return what the adversary may know: the parameters, never keys or draws."""
+        if not dataclasses.is_dataclass(self):
+            return {}
+        instance: DataclassInstance = self
+        return dataclasses.asdict(instance)

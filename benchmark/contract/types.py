@@ -1,0 +1,193 @@
+"""The nouns a submission speaks. Trials come first where trials are stacked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, overload
+
+import torch
+from torch import Tensor, nn
+
+from benchmark.errors import WithheldError
+
+
+class Grant(StrEnum):
+    """The closed list of facts a threat model may grant to an attack."""
+
+    BATCH_SIZE = "batch_size"
+    LABELS = "labels"
+    DATA_STATISTICS = "data_statistics"
+    TRUTH = "truth"  # controls only: the oracle
+    OTHER_UPDATE = "other_update"  # controls only: the wrong update
+
+
+CONTROL_GRANTS = frozenset({Grant.TRUTH, Grant.OTHER_UPDATE})
+
+
+class Update(Mapping[str, Tensor]):
+    """What a client sends: tensors by parameter name, float32, shaped as the parameters."""
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        self._tensors = MappingProxyType(dict(tensors))
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._tensors[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    def __repr__(self) -> str:
+        return f"Update({len(self)} tensors, {self.nbytes} bytes)"
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return sum(tensor.nbytes for tensor in self.values())
+
+    def norm(self) -> float:
+        """Return the Euclidean norm over all tensors together."""
+        return float(torch.stack([tensor.norm().double() for tensor in self.values()]).norm())
+
+    def without(self, *names: str) -> Update:
+        """Return this update less the named tensors."""
+        return Update({name: tensor for name, tensor in self.items() if name not in names})
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A private batch: images float32 in [0, 1], (batch, channel, height, width); labels int64."""
+
+    images: Tensor
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+
+@dataclass(frozen=True)
+class DataStatistics:
+    """What is public of a data set, taken from its training split, never from the trials.
+
+    Attributes:
+        mean_image: (channel, height, width), pixels in [0, 1].
+        mean: (channel,), pixels in [0, 1].
+        std: (channel,), in pixels.
+    """
+
+    mean_image: Tensor
+    mean: Tensor
+    std: Tensor
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """The facts granted; None is a fact withheld. The defense's public description is always
+    known (Kerckhoffs).
+    """
+
+    batch_size: int | None = None
+    labels: Tensor | None = None
+    data_statistics: DataStatistics | None = None
+    truth: Tensor | None = None
+    other_update: Update | None = None
+    defense: Mapping[str, Any] = field(default_factory=dict)
+
+    def require(self, grant: Grant) -> Any:  # noqa: ANN401  (each grant has its own type)
+        """Return a granted fact, or raise WithheldError naming it."""
+        fact = getattr(self, grant.value)
+        if fact is None:
+            raise WithheldError(f"{grant.value} is not granted by this protocol's threat model")
+        return fact
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What an attack may spend on one trial: wall-clock seconds, bytes above the process's own."""
+
+    seconds: float
+    memory_bytes: int
+
+
+@dataclass(frozen=True)
+class Observation:
+    """All that an attacker sees of one trial. Made by `threat.observe` alone.
+
+    Attributes:
+        update: what the client sent, after its defense.
+        model: the victim's weights as the server knows them; read its parts by `anatomy`.
+        knowledge: the facts granted.
+        budget: what the attack may spend.
+        generator: the attack's own randomness, one stream a trial.
+    """
+
+    update: Update
+    model: nn.Module
+    knowledge: Knowledge
+    budget: Budget
+    generator: torch.Generator
+
+    @property
+    def batch_size(self) -> int:
+        """Images in the private batch; WithheldError where not granted."""
+        return int(self.knowledge.require(Grant.BATCH_SIZE))
+
+    @property
+    def labels(self) -> Tensor:
+        """Labels of the private batch, (batch,) int64; WithheldError where not granted."""
+        labels: Tensor = self.knowledge.require(Grant.LABELS)
+        return labels
+
+    @property
+    def data_statistics(self) -> DataStatistics:
+        """Public statistics of the data; WithheldError where not granted."""
+        statistics: DataStatistics = self.knowledge.require(Grant.DATA_STATISTICS)
+        return statistics
+
+
+class Stack(Sequence[Observation]):
+    """Independent observations of one cell and seed: the same model, one update each."""
+
+    def __init__(self, observations: Sequence[Observation]) -> None:
+        if not observations:
+            raise ValueError("a stack holds at least one observation")
+        self._observations = tuple(observations)
+
+    @overload
+    def __getitem__(self, index: int) -> Observation: ...
+    @overload
+    def __getitem__(self, index: slice) -> Stack: ...
+    def __getitem__(self, index: int | slice) -> Observation | Stack:
+        chosen = self._observations[index]
+        return Stack(chosen) if isinstance(chosen, tuple) else chosen
+
+    def __len__(self) -> int:
+        return len(self._observations)
+
+    @property
+    def model(self) -> nn.Module:
+        """The model that all the observations share."""
+        return self._observations[0].model
+
+    def update(self, name: str) -> Tensor:
+        """Return one parameter's updates, (trial, *parameter)."""
+        return torch.stack([seen.update[name] for seen in self._observations])
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """What an attack answers for one trial.
+
+    Attributes:
+        images: (batch, channel, height, width) float32; the harness clips to [0, 1], pairs and
+            scores, so the order within the batch is free.
+        gradient_evaluations: gradients of the victim the attack computed on the way.
+    """
+
+    images: Tensor
+    gradient_evaluations: int = 0

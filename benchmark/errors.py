@@ -1,0 +1,39 @@
+"""Every error a user can meet, each one line: what came, what was wanted, where."""
+
+
+class BenchmarkError(Exception):
+    """Bad input or a bad place; the command line prints its text and exits with code 2."""
+
+
+class ProtocolError(BenchmarkError):
+    """A protocol or suite file is malformed, or names what does not exist."""
+
+
+class PluginError(BenchmarkError):
+    """A submission cannot be found, loaded or built, or broke the contract."""
+
+
+class RecordError(BenchmarkError):
+    """A results folder or file cannot be read or written."""
+
+
+class WithheldError(BenchmarkError):
+    """An attack asked for a fact that the threat model does not grant."""
+
+
+class NotApplicable(BenchmarkError):  # noqa: N818  (a verdict about a cell, not a fault)
+    """An attack does not fit a victim or an update; said before any trial, with the reason."""
+
+
+class DataUnavailable(BenchmarkError):  # noqa: N818  (the word the records and the docs use)
+    """A data set or a file of weights cannot be had here.
+
+    Args:
+        name: the data set or the file.
+        tried: the places looked at, in order.
+        command: what would get it.
+    """
+
+    def __init__(self, name: str, tried: list[str], command: str) -> None:
+        self.name, self.tried, self.command = name, tried, command
+        super().__init__(f"{name} is not available: tried {', '.join(tried)}; get it by: {command}")
