@@ -27,11 +27,13 @@ class Defense:
         """Return the victim the client trains."""
         return model
 
-    def protect_batch(self, batch: Batch, generator: torch.Generator) -> Batch:
+    def protect_batch(self, batch: Batch, model: nn.Module, generator: torch.Generator) -> Batch:
         """Return the batch the victim computes its update on."""
         return batch
 
-    def protect_update(self, update: Update, generator: torch.Generator) -> Update:
+    def protect_update(
+        self, update: Update, model: nn.Module, generator: torch.Generator
+    ) -> Update:
         """Return the update the client sends."""
         return update
 

@@ -1,0 +1,3 @@
+from benchmark.leaderboard.board import write_board
+
+__all__ = ["write_board"]

@@ -1,0 +1,20 @@
+from benchmark.victims.anatomy import Anatomy, Block, Part, anatomy, weights
+from benchmark.victims.patches import images_from_patches, to_images, to_patches
+from benchmark.victims.spec import Initialisation, VictimSettings, VictimSpec
+from benchmark.victims.victim import Victim, build
+
+__all__ = [
+    "Anatomy",
+    "Block",
+    "Initialisation",
+    "Part",
+    "Victim",
+    "VictimSettings",
+    "VictimSpec",
+    "anatomy",
+    "build",
+    "images_from_patches",
+    "to_images",
+    "to_patches",
+    "weights",
+]

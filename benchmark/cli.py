@@ -1,0 +1,185 @@
+"""The command line: parse, call, print. Heavy imports wait until a command needs them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import click
+import typer
+
+from benchmark.errors import BenchmarkError
+
+app = typer.Typer(
+    name="gradleak",
+    help="Benchmark and leaderboard for gradient inversion on transformers.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+Results = Annotated[Path, typer.Option(help="Folder of the records.", metavar="DIR")]
+Plugins = Annotated[
+    list[Path] | None,
+    typer.Option(help="Another folder of submissions; its attacks run isolated.", metavar="DIR"),
+]
+Mirror = Annotated[
+    Path | None,
+    typer.Option(help="Local mirror of data sets and weights; else $GRADLEAK_DATA.", metavar="DIR"),
+]
+
+
+@app.command()
+def run(
+    suite: Annotated[str, typer.Argument(metavar="SUITE_OR_PROTOCOL")],
+    attack: Annotated[
+        list[str] | None, typer.Option(help="Only this attack; may be repeated.", metavar="NAME")
+    ] = None,
+    defense: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only this defense, or NAME,key=value; may be repeated.", metavar="NAME"
+        ),
+    ] = None,
+    trials: Annotated[
+        int | None, typer.Option(help="Only the first N trials of each seed.", min=1, metavar="N")
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option(help="Other seeds than the protocol's.", metavar="0,1,2")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    results: Results = Path("results"),
+    data: Mirror = None,
+    plugins: Plugins = None,
+    isolate: Annotated[
+        bool, typer.Option("--isolate", help="Run every attack in a child process.")
+    ] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Only say what is due; run and write nothing.")
+    ] = False,
+) -> None:
+    """Run every attack against every defense of a suite or protocol; finish what is missing."""
+    from benchmark.running.start import Order, carry_out
+
+    order = Order(
+        suite=suite,
+        attacks=tuple(attack or ()),
+        defenses=tuple(defense or ()),
+        trials=trials,
+        seeds=_numbers(seeds),
+        device=device,
+        results=results,
+        mirror=_mirror(data),
+        plugins=tuple(plugins or ()),
+        isolate=isolate,
+    )
+    raise typer.Exit(carry_out(order, only_plan=plan))
+
+
+@app.command()
+def leaderboard(
+    results: Results = Path("results"),
+    output: Annotated[Path, typer.Option(help="The board.", metavar="FILE")] = Path(
+        "leaderboard.md"
+    ),
+) -> None:
+    """Write the leaderboard from the records alone."""
+    from benchmark.leaderboard import write_board
+
+    for line in write_board(results, output):
+        _warn(line)
+    print(f"wrote {output}")
+
+
+@app.command()
+def picture(
+    protocol: Annotated[str, typer.Argument(metavar="PROTOCOL")],
+    output: Annotated[Path, typer.Option(help="A PNG file.", metavar="FILE")],
+    attack: Annotated[
+        list[str] | None, typer.Option(help="A row each; may be repeated.", metavar="NAME")
+    ] = None,
+    defense: Annotated[
+        list[str] | None, typer.Option(help="A row each; may be repeated.", metavar="NAME")
+    ] = None,
+    trials: Annotated[int, typer.Option(help="Columns.", min=1, metavar="N")] = 6,
+    seed: Annotated[int, typer.Option(help="The seed of the trials.")] = 0,
+    data: Mirror = None,
+    plugins: Plugins = None,
+) -> None:
+    """Draw originals and reconstructions side by side."""
+    from benchmark.leaderboard.gallery import draw
+
+    chosen = (tuple(defense or ("none",)), tuple(attack or ()))
+    draw(protocol, chosen, trials, seed, output, _mirror(data), tuple(plugins or ()))
+    print(f"wrote {output}")
+
+
+@app.command(name="list")
+def list_(
+    kind: Annotated[str, typer.Argument(metavar="attacks|defenses|protocols|data|metrics")],
+    plugins: Plugins = None,
+) -> None:
+    """List what there is of a kind."""
+    from benchmark.listing import listing
+
+    print(listing(kind, tuple(plugins or ())))
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    plugins: Plugins = None,
+) -> None:
+    """Show all that is known of an attack, defense, protocol, suite, data set or metric."""
+    from benchmark.listing import shown
+
+    print(shown(name, tuple(plugins or ())))
+
+
+def main() -> None:
+    """Run the command line; a bad input ends in one line and exit code 2."""
+    try:
+        code = app(standalone_mode=False)
+    except (typer.Exit, click.exceptions.Exit) as exit_:
+        code = exit_.exit_code
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        _warn("interrupted; give the same command again to finish what is missing")
+        code = 130
+    except click.ClickException as error:
+        _warn(f"error: {error.format_message()}")
+        code = 2
+    except BenchmarkError as error:
+        _warn(f"error: {error}")
+        code = 2
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 141
+    sys.exit(code or 0)
+
+
+def _warn(line: str) -> None:
+    print(f"gradleak: {line}", file=sys.stderr)
+
+
+def _mirror(given: Path | None) -> Path | None:
+    """Return the mirror's folder: the option, else the environment."""
+    named = given or (Path(os.environ["GRADLEAK_DATA"]) if os.environ.get("GRADLEAK_DATA") else None)
+    if named is not None and not named.is_dir():
+        raise BenchmarkError(f"{named}: no such folder; --data wants a mirror of data sets")
+    return named
+
+
+def _numbers(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    try:
+        return tuple(dict.fromkeys(int(part) for part in text.split(",")))
+    except ValueError:
+        raise BenchmarkError(f"--seeds {text!r}: wanted whole numbers such as 0,1,2") from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""leaderboard.md: a header, then a section a protocol, from the records alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmark import records
+from benchmark.errors import RecordError
+from benchmark.leaderboard import sections
+from benchmark.leaderboard.markdown import Links, anchor, code, prose, spread
+from benchmark.leaderboard.part import NONE, Part, parts
+
+HEADER = """\
+# GradLeak leaderboard
+
+How well gradient inversion attacks recover a client's private batch from the update it sends in \
+federated learning. `gradleak leaderboard` writes this page from the records in {results} and \
+nothing else: every number links to the records it is made of.
+
+- A **cell** is one attack against one defense under one protocol, scored on the protocol's trials.
+- `131.2 ± 4.0 (48)` is mean ± standard deviation (trials). A crashed or timed-out trial counts \
+with the score of the prior alone, and is named: `(48, 3 failed)`.
+- `[low, high]` is a 95 % bootstrap interval of the mean over trials.
+- Each heading says which direction is worse for the client. **Bold** is a defense's worst case \
+over all attacks.
+- **n/a**: the attack does not fit this setting; the ranking gives it the prior-only score on the \
+same trials. **unavailable**: data or weights were missing; left out for all. **—**: not run.
+- Attacks share a rank where the 95 % interval of their paired difference to the group's leader \
+holds zero."""
+
+
+def write_board(results: Path, output: Path) -> list[str]:
+    """Write the leaderboard of a results folder; the same records give the same bytes.
+
+    Args:
+        results: folder of records and frozen protocols, the only input.
+        output: the Markdown file; its links are relative to its folder.
+
+    Returns:
+        `file:line: what is wrong` of each line that could not be read.
+
+    Raises:
+        RecordError: the folder is missing, holds no record, or a frozen protocol is malformed;
+            nothing is written then.
+    """
+    reading = records.read_folder(results)
+    if not reading.records:
+        damaged = f"; {len(reading.damaged)} lines cannot be read" if reading.damaged else ""
+        raise RecordError(f"{results}: no records here; make some by `gradleak run`{damaged}")
+    links = Links(output.parent)
+    found = parts(results, reading.records, links)
+    blocks = [_header(results, found, links, len(reading.damaged))]
+    blocks += [_section(part) for part in found]
+    records.replace(output, "\n\n".join(blocks) + "\n")
+    return reading.damaged
+
+
+def _header(results: Path, found: Sequence[Part], links: Links, damaged: int) -> str:
+    folder = links.to(code(results.name or "results"), results)
+    blocks = [HEADER.format(results=folder)]
+    if damaged:
+        blocks.append(f"> **Note:** {damaged} damaged line(s) in the records are left out.")
+    contents = [
+        f"- [{prose(p.frozen.heading)}](#{anchor(p.frozen.heading)}){_best(p)}" for p in found
+    ]
+    return "\n\n".join([*blocks, "## Protocols", "\n".join(contents), links.definitions()])
+
+
+def _best(part: Part) -> str:
+    """Return the strongest attack without a defense, as one clause of the contents."""
+    cell = part.worst.get(NONE)
+    if cell is None:
+        return ""
+    text = part.link(f"{spread(cell.scores[part.primary])}", NONE, cell.attack)
+    return f": undefended, {code(cell.attack)} reaches {text}, {part.unit}"
+
+
+def _section(part: Part) -> str:
+    file = part.results / part.frozen.name / "protocol.json"
+    described = part.frozen.content.get("description")
+    blocks = [
+        f"## {prose(part.frozen.heading)}",
+        prose(described) if described else "",
+        f"Setting: {part.frozen.setting()} {part.links.to('All of it', file)}.",
+        *_warnings(part),
+    ]
+    if part.records:
+        blocks += [
+            sections.matrix(part),
+            sections.reasons(part, ["not_applicable", "unavailable"]),
+            sections.rankings(part),
+            "### Details",
+            sections.full(part),
+            sections.provenance(part),
+        ]
+    return "\n\n".join(block for block in [*blocks, part.links.definitions()] if block)
+
+
+def _warnings(part: Part) -> list[str]:
+    """Return what a reader must know before the numbers."""
+    notes = []
+    if part.stale:
+        notes.append(
+            f"{part.stale} record(s) were made by another version of this protocol than "
+            f"{code(part.frozen.digest)} and are left out."
+        )
+    sources: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    for record in part.records:
+        cell = sources.setdefault((record.defense, record.attack), set())
+        cell.add((record.attack_digest, record.defense_digest))
+    for (defense, attack), digests in sorted(sources.items()):
+        if len(digests) > 1:
+            notes.append(
+                f"{code(attack)} under {code(defense)} mixes {len(digests)} versions of its source."
+            )
+    return [f"> **Note:** {note}" for note in notes]

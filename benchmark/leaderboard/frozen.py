@@ -1,0 +1,104 @@
+"""The frozen protocol that lies beside its records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmark.errors import RecordError
+from benchmark.leaderboard.markdown import prose
+from benchmark.metrics import METRICS, Metric
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """What a board needs of a protocol.
+
+    Attributes:
+        primary: the metric of the matrix and the ranking.
+        metrics: all metrics, in the protocol's order.
+        content: the whole file; what only describes may be missing.
+    """
+
+    name: str
+    digest: str
+    primary: Metric
+    metrics: list[str]
+    content: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, results: Path, name: str) -> Frozen:
+        """Read `<name>/protocol.json`; RecordError where a needed field is missing or wrong."""
+        path = results / name / "protocol.json"
+        try:
+            content = json.loads(path.read_bytes())
+            found, digest = str(content["name"]), str(content["digest"])
+            primary, metrics = str(content["primary"]), [str(one) for one in content["metrics"]]
+        except FileNotFoundError:
+            raise RecordError(f"{path}: missing; its records are of no known protocol") from None
+        except KeyError as error:
+            raise RecordError(f"{path}: {error.args[0]} is missing") from None
+        except (OSError, ValueError, TypeError) as error:
+            raise RecordError(f"{path}: not a frozen protocol: {error}") from None
+        if found != name:
+            raise RecordError(f"{path}: the name is {found!r}, the folder's is {name!r}")
+        if primary not in metrics:
+            raise RecordError(f"{path}: primary {primary!r} is not among {', '.join(metrics)}")
+        for metric in metrics:
+            if metric not in METRICS:
+                known = ", ".join(METRICS)
+                raise RecordError(f"{path}: metric {metric!r} is unknown; known: {known}")
+        return cls(name, digest, METRICS[primary], metrics, content)
+
+    @property
+    def heading(self) -> str:
+        """Title and name, as plain text; the name keeps it unique."""
+        title = " ".join(str(self.content.get("title") or "").split())
+        return f"{title} ({self.name})" if title else self.name
+
+    @property
+    def units(self) -> dict[str, str]:
+        """Each metric with its unit, as a column is headed."""
+        found = {name: METRICS[name].unit for name in self.metrics}
+        return {name: f"{name} ({unit})" if unit else name for name, unit in found.items()}
+
+    def setting(self) -> str:
+        """Return the setting in one sentence: data, victim, federation, trials, threat model."""
+        parts = [
+            _described("data", self.content.get("data"), "name"),
+            _described("victim", self.content.get("victim"), "architecture"),
+            _described("federation", self.content.get("federation"), "algorithm"),
+        ]
+        trials, seeds = self.content.get("trials"), self.content.get("seeds")
+        if trials is not None and isinstance(seeds, list):
+            parts.append(f"{trials} trials a seed (seeds {', '.join(map(str, seeds))})")
+        threat = self.content.get("threat")
+        if isinstance(threat, dict):
+            grants = ", ".join(map(prose, threat.get("grants") or [])) or "nothing"
+            server = prose(threat.get("server", "")).replace(r"\_", "-")
+            parts.append(f"{server} server, granted {grants}".strip())
+        return "; ".join(part for part in parts if part) + "."
+
+
+def _described(word: str, section: object, lead: str) -> str:
+    """Return a part of the protocol in words: its name, then its plain fields."""
+    if not isinstance(section, dict):
+        return ""
+    fields = [
+        f"{prose(key.replace('_', ' '))} {_value(section[key])}"
+        for key in section
+        if key != lead and section[key] is not None and not isinstance(section[key], dict)
+    ]
+    inside = f" ({', '.join(fields)})" if fields else ""
+    return f"{word} {prose(section.get(lead, 'unnamed'))}{inside}"
+
+
+def _value(field: object) -> str:
+    if isinstance(field, bool):
+        return "yes" if field else "no"
+    if isinstance(field, list):
+        return " x ".join(map(prose, field))
+    return prose(field)

@@ -1,0 +1,29 @@
+"""What a metric is. Files here import torch and the like inside functions: listing is light."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One number on one image pair.
+
+    Attributes:
+        name: as protocols and records write it.
+        unit: empty where the number has none.
+        better: the direction of the better attack, that is, of more leakage.
+        description: one line for a listing.
+        score: (truth, image, **given) -> number, or None where it cannot be had. Both images are
+            (channel, height, width), float, in [0, 1].
+        given: the fields of `Scorer` that `score` takes besides, by name.
+    """
+
+    name: str
+    unit: str
+    better: Literal["higher", "lower"]
+    description: str
+    score: Callable[..., float | None]
+    given: tuple[str, ...] = ()

@@ -1,0 +1,88 @@
+"""The metrics in their order, and the scoring of one trial."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from benchmark.errors import PluginError, ProtocolError
+from benchmark.metrics.base import Metric
+from benchmark.metrics.fft2d import FFT2D
+from benchmark.metrics.lpips import LPIPS
+from benchmark.metrics.mse import MSE, NORMALISED_MSE
+from benchmark.metrics.pairing import assignment
+from benchmark.metrics.psnr import PSNR
+from benchmark.metrics.ssim import SSIM
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+METRICS: dict[str, Metric] = {
+    metric.name: metric for metric in (PSNR, SSIM, MSE, NORMALISED_MSE, FFT2D, LPIPS)
+}
+
+
+def metric(name: str) -> Metric:
+    """Return a metric by its name, or raise ProtocolError naming those there are."""
+    try:
+        return METRICS[name]
+    except KeyError:
+        raise ProtocolError(f"metric {name!r} is unknown; known: {', '.join(METRICS)}") from None
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """Scores reconstructions of one victim's batches.
+
+    Attributes:
+        metrics: names, in the order of the answer; ProtocolError for an unknown one.
+        std: (channel,), of the victim's normalisation; its mean cancels in every difference.
+        lpips_backbone: file of AlexNet weights; without it LPIPS is None.
+    """
+
+    metrics: tuple[str, ...]
+    std: tuple[float, ...]
+    lpips_backbone: Path | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.metrics:
+            metric(name)
+
+    def score(self, truth: Tensor, images: Tensor) -> dict[str, float | None]:
+        """Return each metric's mean over the batch, its images clipped to [0, 1] and paired.
+
+        Args:
+            truth: (batch, channel, height, width), pixels in [0, 1].
+            images: as truth, in any order and on any device.
+
+        Returns:
+            Name to number; None where the metric cannot be had.
+
+        Raises:
+            PluginError: the images have another shape than the truth, or are not finite.
+            ProtocolError: the victim's normalisation has another number of channels.
+        """
+        self._check(truth, images)
+        truth, images = truth.detach().cpu().double(), images.detach().cpu().double().clamp(0, 1)
+        pairs = list(zip(truth, images[assignment(truth, images)], strict=True))
+        return {name: self._mean(metric(name), pairs) for name in self.metrics}
+
+    def _mean(self, chosen: Metric, pairs: list[tuple[Tensor, Tensor]]) -> float | None:
+        given = {field: getattr(self, field) for field in chosen.given}
+        scores = [chosen.score(truth, image, **given) for truth, image in pairs]
+        numbers = [score for score in scores if score is not None]
+        return fmean(numbers) if len(numbers) == len(scores) else None
+
+    def _check(self, truth: Tensor, images: Tensor) -> None:
+        if images.shape != truth.shape:
+            raise PluginError(
+                f"reconstruction has shape {tuple(images.shape)}; wanted {tuple(truth.shape)}"
+            )
+        if not images.isfinite().all():
+            raise PluginError("reconstruction holds NaN or infinity; wanted finite pixels")
+        if len(self.std) != truth.shape[1]:
+            raise ProtocolError(
+                f"std has {len(self.std)} channels; wanted {truth.shape[1]}, as the images"
+            )

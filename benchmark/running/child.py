@@ -1,0 +1,99 @@
+"""The sandbox's child: `python -m benchmark.running.child` speaks JSON lines with its parent."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+
+from benchmark.cell import Outcome
+from benchmark.contract import Attack, Stack
+from benchmark.errors import BenchmarkError, PluginError
+from benchmark.registry import Manifest, Submission
+from benchmark.running.exchange import load_model, load_observation, save_reconstruction
+from benchmark.running.inprocess import attempt
+from benchmark.running.memory import resident
+from benchmark.running.sandbox import described
+from benchmark.victims import Victim
+
+
+def main() -> None:
+    """Serve the parent until it closes the pipe."""
+    answers = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)  # what a submission prints does not reach the parent's pipe
+    requests = sys.stdin.buffer
+    start = json.loads(requests.readline())
+    torch.set_num_threads(start["threads"])
+    device = torch.device(start["device"])
+    try:
+        attack = _attack(start)
+    except BenchmarkError as error:
+        _say(answers, {"error": str(error)})
+        return
+    _say(answers, {"ready": True})
+    models: dict[str, Victim] = {}
+    for line in requests:
+        request = json.loads(line)
+        if request["model"] not in models:
+            models = {request["model"]: load_model(Path(request["model"]), device)}
+        model = models[request["model"]]
+        files = [Path(file) for file in request["observations"]]
+        stack = Stack([load_observation(file, model, device) for file in files])
+        outcomes = _limited(attack, stack)
+        folder = Path(request["answers"])
+        _say(answers, {"outcomes": [_sent(o, folder, i) for i, o in enumerate(outcomes)]})
+
+
+def _attack(start: dict[str, Any]) -> Attack:
+    manifest = Manifest.model_validate(start["manifest"])
+    arguments = tuple((key, value) for key, value in start["arguments"])
+    attack: Attack = Submission(manifest, Path(start["folder"]), arguments).build()
+    return attack
+
+
+def _limited(attack: Attack, stack: Stack) -> list[Outcome]:
+    """Run a stack with the memory that its trials may take above what the child holds now."""
+    allowed = stack[0].budget.memory_bytes * len(stack)
+    held = resident("VmData")
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    if held is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (held + allowed, before[1]))
+    try:
+        outcomes = attempt(attack, stack)
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+    return [_memory_said(outcome, stack[0].budget.memory_bytes) for outcome in outcomes]
+
+
+def _memory_said(outcome: Outcome, limit: int) -> Outcome:
+    reason = outcome.reason or ""
+    if "can't allocate memory" in reason or reason.startswith("MemoryError"):
+        said = f"passed its memory limit of {limit // 2**20} MiB a trial"
+        return Outcome(None, "failed", said, outcome.seconds, None)
+    return outcome
+
+
+def _sent(outcome: Outcome, folder: Path, index: int) -> dict[str, Any]:
+    """Write an outcome's reconstruction to a file and return the outcome as plain data."""
+    file = None
+    if outcome.reconstruction is not None:
+        path = folder / f"answer-{index}.safetensors"
+        try:
+            save_reconstruction(outcome.reconstruction, path)
+            file = str(path)
+        except (PluginError, TypeError, ValueError) as error:
+            outcome = Outcome(None, "failed", str(error), outcome.seconds, None)
+    return {**described(outcome), "file": file}
+
+
+def _say(pipe: IO[bytes], answer: dict[str, Any]) -> None:
+    pipe.write(json.dumps(answer).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    main()

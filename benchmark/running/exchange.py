@@ -1,0 +1,124 @@
+"""Observations and reconstructions as safetensors: what crosses the sandbox's wall.
+
+Tensors are cloned after reading: a file's tensors lie at odd addresses, and vectorised sums may
+then differ in the last bit from those of the harness.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from benchmark.contract import (
+    Budget,
+    DataStatistics,
+    Knowledge,
+    Observation,
+    Reconstruction,
+    Update,
+)
+from benchmark.errors import PluginError
+from benchmark.seeds import generator
+from benchmark.victims import Victim, VictimSpec, build
+
+_STATISTICS = ("mean_image", "mean", "std")
+
+
+def save_model(model: nn.Module, path: Path) -> None:
+    """Write a victim: its spec and every tensor of its network."""
+    if not isinstance(model, Victim):
+        raise PluginError(f"a {type(model).__name__} cannot cross into the sandbox; wanted a Victim")
+    _save(model.network.state_dict(), {"spec": model.spec.model_dump(mode="json")}, path)
+
+
+def load_model(path: Path, device: torch.device) -> Victim:
+    """Read a victim back, bit by bit the same."""
+    tensors, meta = _load(path)
+    spec = VictimSpec.model_validate(meta["spec"])
+    blank = build(spec.model_copy(update={"weights": "random"}), generator(0))
+    blank.network.load_state_dict(tensors)
+    blank.spec = spec
+    return blank.to(device)
+
+
+def save_observation(seen: Observation, path: Path) -> None:
+    """Write an observation, less its model."""
+    known = seen.knowledge
+    tensors = {f"update/{name}": tensor for name, tensor in seen.update.items()}
+    if known.other_update is not None:
+        tensors |= {f"other/{name}": tensor for name, tensor in known.other_update.items()}
+    if known.data_statistics is not None:
+        tensors |= {f"data/{name}": getattr(known.data_statistics, name) for name in _STATISTICS}
+    tensors |= {
+        f"known/{name}": tensor
+        for name, tensor in (("labels", known.labels), ("truth", known.truth))
+        if tensor is not None
+    }
+    tensors["generator"] = seen.generator.get_state()
+    meta = {
+        "batch_size": known.batch_size,
+        "defense": dict(known.defense),
+        "seconds": seen.budget.seconds,
+        "memory_bytes": seen.budget.memory_bytes,
+    }
+    _save(tensors, meta, path)
+
+
+def load_observation(path: Path, model: nn.Module, device: torch.device) -> Observation:
+    """Read an observation back: what `observe` let through on the other side, and no more."""
+    tensors, meta = _load(path)
+
+    def part(prefix: str) -> dict[str, Tensor]:
+        return {
+            name.removeprefix(prefix): tensor.to(device)
+            for name, tensor in tensors.items()
+            if name.startswith(prefix)
+        }
+
+    other, data, facts = part("other/"), part("data/"), part("known/")
+    knowledge = Knowledge(
+        batch_size=meta["batch_size"],
+        labels=facts.get("labels"),
+        data_statistics=DataStatistics(**data) if data else None,
+        truth=facts.get("truth"),
+        other_update=Update(other) if other else None,
+        defense=meta["defense"],
+    )
+    draws = torch.Generator()
+    draws.set_state(tensors["generator"])
+    budget = Budget(meta["seconds"], meta["memory_bytes"])
+    return Observation(Update(part("update/")), model, knowledge, budget, draws)
+
+
+def save_reconstruction(answer: Reconstruction, path: Path) -> None:
+    """Write a reconstruction; what is no tensor is refused here, as the harness would."""
+    if not isinstance(answer.images, Tensor):
+        raise PluginError(
+            f"returned images of type {type(answer.images).__name__}; wanted a tensor"
+        )
+    meta = {"gradient_evaluations": int(answer.gradient_evaluations)}
+    _save({"images": answer.images.detach().cpu()}, meta, path)
+
+
+def load_reconstruction(path: Path) -> Reconstruction:
+    """Read a reconstruction."""
+    tensors, meta = _load(path)
+    return Reconstruction(tensors["images"], int(meta["gradient_evaluations"]))
+
+
+def _save(tensors: dict[str, Tensor], meta: dict[str, Any], path: Path) -> None:
+    whole = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    save_file(whole, path, metadata={"json": json.dumps(meta)})
+
+
+def _load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    with safe_open(path, framework="pt") as file:
+        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+        meta: dict[str, Any] = json.loads(file.metadata()["json"])
+    return tensors, meta

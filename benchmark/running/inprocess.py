@@ -1,0 +1,129 @@
+"""Runs an attack in this process: quick, with a wall-clock limit for Python code.
+
+A method that hangs inside one native call, or takes too much memory, is stopped only by the
+sandbox.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import torch
+
+from benchmark.cell import Outcome
+from benchmark.contract import Attack, Observation, Reconstruction, Stack
+from benchmark.registry import Submission
+from benchmark.running.memory import Peak
+
+
+class OutOfTime(BaseException):
+    """The wall-clock limit; no `except Exception` of a submission swallows it."""
+
+
+class InProcess:
+    """The worker that calls attacks directly."""
+
+    def reconstruct(self, submission: Submission, stack: Stack) -> list[Outcome]:
+        """Run one attack on a stack; see `cell.Worker`."""
+        attack: Attack = submission.build()
+        return attempt(attack, stack)
+
+
+def attempt(attack: Attack, stack: Stack) -> list[Outcome]:
+    """Run an attack on a stack; where that fails, on each trial alone, so that one trial's crash
+    does not take its neighbours. A method that loops over trials is run and timed trial by trial.
+    """
+    if type(attack).reconstruct_stack is Attack.reconstruct_stack:
+        return [_attempt_together(attack, stack[i : i + 1])[0] for i in range(len(stack))]
+    outcomes = _attempt_together(attack, stack)
+    if len(stack) == 1 or all(outcome.status == "completed" for outcome in outcomes):
+        return outcomes
+    return [_attempt_together(attack, stack[i : i + 1])[0] for i in range(len(stack))]
+
+
+def _attempt_together(attack: Attack, stack: Stack) -> list[Outcome]:
+    limit = stack[0].budget.seconds * len(stack)
+    states = [seen.generator.get_state() for seen in stack]
+    before = _versions(stack)
+    answers: list[Reconstruction] = []
+    status, reason = "failed", None
+    with Peak(stack.model) as peak:
+        started = time.perf_counter()
+        try:
+            with _wall_clock(limit):
+                answers = attack.reconstruct_stack(stack)
+            reason = _broken_contract(answers, stack, before)
+        except OutOfTime:
+            status = "timed_out"
+            reason = f"passed its limit of {stack[0].budget.seconds:g} s a trial"
+        except Exception as error:
+            reason = _described(error)
+        seconds = (time.perf_counter() - started) / len(stack)
+    if reason is None:
+        return [Outcome(answer, "completed", None, seconds, peak.bytes) for answer in answers]
+    for seen, state in zip(stack, states, strict=True):
+        seen.generator.set_state(state)  # a trial run again alone draws the same numbers
+    return [
+        Outcome(None, "timed_out" if status == "timed_out" else "failed", reason, seconds, None)
+    ] * len(stack)
+
+
+def _broken_contract(
+    answers: list[Reconstruction], stack: Stack, before: list[int]
+) -> str | None:
+    if not isinstance(answers, list) or len(answers) != len(stack):
+        count = len(answers) if isinstance(answers, list) else type(answers).__name__
+        return f"returned {count} for {len(stack)} trials; wanted a list of one answer each"
+    if wrong := [answer for answer in answers if not isinstance(answer, Reconstruction)]:
+        return f"returned a {type(wrong[0]).__name__}; wanted a Reconstruction"
+    if _versions(stack) != before:
+        return "changed the observation in place"
+    return None
+
+
+def _versions(stack: Stack) -> list[int]:
+    """Return torch's count of in-place changes of every tensor that trials share."""
+
+    def tensors(seen: Observation) -> Iterator[torch.Tensor]:
+        yield from seen.update.values()
+
+    shared = [*stack.model.parameters(), *stack.model.buffers()]
+    return [t._version for t in [*shared, *(t for seen in stack for t in tensors(seen))]]
+
+
+@contextmanager
+def _wall_clock(seconds: float) -> Iterator[None]:
+    """Raise OutOfTime in the main thread after so many seconds; elsewhere there is no limit."""
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        raise OutOfTime
+
+    previous = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+
+
+def _described(error: Exception) -> str:
+    """Return an exception in one line, with the place of the submission's code it came from."""
+    said = str(error).strip().splitlines()
+    frames = traceback.extract_tb(sys.exc_info()[2])
+    here = Path(__file__).name
+    inside = [frame for frame in frames if Path(frame.filename).name != here]
+    place = next((f for f in reversed(inside) if "site-packages" not in f.filename), None)
+    where = f" ({Path(place.filename).name}:{place.lineno})" if place else ""
+    return f"{type(error).__name__}: {said[0] if said else ''}{where}"

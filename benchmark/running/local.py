@@ -1,0 +1,180 @@
+"""Runs what is due on this machine, one (protocol, defense) after the other.
+
+Every stack's records are on disk before the next begins, so a kill costs one stack. A lock on
+each (protocol, defense) keeps two runners on one results folder apart: what the other holds is
+left for the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from filelock import FileLock, Timeout
+
+from benchmark import records
+from benchmark.cell import Cell, Setting, Worker, run_cell
+from benchmark.errors import DataUnavailable, RecordError
+from benchmark.federation import DefendedRound, Round
+from benchmark.protocol import Protocol
+from benchmark.records import Provenance, Record, cell_path, read_file
+from benchmark.registry import Submission
+from benchmark.running.plan import Group, due_cells, is_current
+from benchmark.running.progress import Progress
+
+
+@dataclass
+class Tally:
+    """What a run did: cells by verdict, and what went wrong, a line a (protocol, defense, attack)."""
+
+    records: int = 0
+    failures: dict[str, list[str]] = field(default_factory=dict)
+    """First reason of the trials that failed or timed out, and then one entry a trial."""
+    answered: set[str] = field(default_factory=set)
+    """Attacks that completed at least one trial."""
+    damaged: list[str] = field(default_factory=list)
+    unavailable: dict[str, str] = field(default_factory=dict)
+
+    def add(self, made: Iterable[Record]) -> None:
+        """Count the records of a stack."""
+        for record in made:
+            self.records += 1
+            name = f"{record.protocol} x {record.defense} x {record.attack}"
+            if record.status == "completed":
+                self.answered.add(record.attack)
+            elif record.status in ("failed", "timed_out"):
+                self.failures.setdefault(name, []).append(record.reason or record.status)
+            elif record.status == "unavailable":
+                self.unavailable[record.protocol] = record.reason or ""
+
+
+class LocalRunner:
+    """Carries out groups of cells.
+
+    Args:
+        results: the results folder.
+        worker_of: which worker runs a submission.
+        provenance: goes into every record.
+        device: where victims live.
+        mirror: the local mirror of data sets and weights, if any.
+        progress: is told of every cell and trial.
+    """
+
+    def __init__(
+        self,
+        results: Path,
+        *,
+        worker_of: Callable[[Submission], Worker],
+        provenance: Provenance,
+        device: torch.device,
+        mirror: Path | None,
+        progress: Progress,
+    ) -> None:
+        self.results, self.worker_of, self.provenance = results, worker_of, provenance
+        self.device, self.mirror, self.progress = device, mirror, progress
+        self.tally = Tally()
+        self._settings: dict[str, Setting] = {}
+        self._round: tuple[tuple[str, int], Round] | None = None
+
+    def run(self, groups: list[Group]) -> Tally:
+        """Run what is due in the groups.
+
+        Raises:
+            RecordError: the results cannot be written.
+        """
+        later: list[Group] = []
+        for protocol in dict.fromkeys(group.protocol for group in groups):
+            mine = [group for group in groups if group.protocol == protocol]
+            for seed in dict.fromkeys(seed for group in mine for seed in group.seeds):
+                for group in mine:
+                    one = Group(protocol, group.defense, group.attacks, (seed,), group.trials)
+                    if not self._try(one, wait=False):
+                        later.append(one)
+        for group in later:
+            self.progress.say(f"{group}: waiting for another runner on {self.results}")
+            self._try(group, wait=True)
+        return self.tally
+
+    def _try(self, group: Group, *, wait: bool) -> bool:
+        """Run a group of one seed under its lock; False where another runner holds it."""
+        (seed,) = group.seeds
+        if not due_cells(group, self.results, seed):
+            return True
+        folder = group.folder(self.results)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with FileLock(folder / ".lock", timeout=-1 if wait else 0):
+                # what was due is read again: the other runner may have done it by now
+                self._run(group, seed, due_cells(group, self.results, seed))
+        except Timeout:
+            return False
+        except OSError as error:
+            raise RecordError(f"{folder}: cannot be written: {error.strerror}") from error
+        return True
+
+    def _run(self, group: Group, seed: int, due: list[tuple[Cell, list[int]]]) -> None:
+        if not due:
+            return
+        records.write_protocol(self.results, group.protocol.name, group.protocol.frozen())
+        try:
+            setting = self._setting(group.protocol)
+            plain = self._plain(setting, seed)
+        except DataUnavailable as reason:
+            for cell, trials in due:
+                verdict = cell.record(self.provenance, status="unavailable", reason=str(reason))
+                self._keep(cell, [verdict])
+                self._tidy(cell)
+                self.progress.done(cell, len(trials))
+            return
+        defended = self._defended(group, plain)
+        for cell, trials in due:
+            self.progress.start(cell, len(trials))
+            worker = self.worker_of(cell.attack)
+            for made in run_cell(cell, setting, defended, worker, trials, self.provenance):
+                self._keep(cell, made)
+                self.progress.advance(cell, sum(record.trial is not None for record in made))
+                if any("in place" in (record.reason or "") for record in made):
+                    self._round = None  # the shared tensors cannot be trusted any more
+                    plain = self._plain(setting, seed)
+                    defended = self._defended(group, plain)
+            self.progress.done(cell, len(trials))
+            self._tidy(cell)
+
+    def _setting(self, protocol: Protocol) -> Setting:
+        if protocol.name not in self._settings:
+            self._settings = {protocol.name: Setting.load(protocol, self.mirror, self.device)}
+        return self._settings[protocol.name]
+
+    def _plain(self, setting: Setting, seed: int) -> Round:
+        key = (setting.protocol.name, seed)
+        if self._round is None or self._round[0] != key:
+            self._round = None  # free the old victim before the next is made
+            self._round = (key, setting.round(seed))
+        return self._round[1]
+
+    def _defended(self, group: Group, plain: Round) -> DefendedRound:
+        return DefendedRound(plain, group.defense.build(), group.defense.label)
+
+    def _keep(self, cell: Cell, made: list[Record]) -> None:
+        records.append(self._path(cell), made)
+        self.tally.add(made)
+
+    def _tidy(self, cell: Cell) -> None:
+        """Drop a cell's outdated records, unless its file holds lines that are not ours."""
+        path = self._path(cell)
+        reading = read_file(path)
+        if reading.damaged:
+            return
+        kept: dict[tuple[int, int | None], Record] = {}
+        for record in reading.records:
+            if is_current(record, cell):
+                kept[record.seed, record.trial] = record
+        run = {seed for seed, trial in kept if trial is not None}
+        final = [r for (seed, trial), r in kept.items() if trial is not None or seed not in run]
+        if len(final) < len(reading.records):
+            records.rewrite(path, final)
+
+    def _path(self, cell: Cell) -> Path:
+        return cell_path(self.results, cell.protocol.name, cell.defense.label, cell.attack.label)

@@ -1,0 +1,88 @@
+"""Which trials of which cells are due: those without a record of the same protocol, source,
+arguments and seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmark.cell import Cell
+from benchmark.protocol import Protocol
+from benchmark.records import Reading, Record, cell_path, read_file
+from benchmark.registry import Submission
+
+
+@dataclass(frozen=True)
+class Group:
+    """The cells of one protocol and defense: what one runner works on under one lock."""
+
+    protocol: Protocol
+    defense: Submission
+    attacks: tuple[Submission, ...]
+    seeds: tuple[int, ...]
+    trials: tuple[int, ...]
+
+    def cells(self, seed: int) -> list[Cell]:
+        """Return the group's cells under one seed."""
+        return [Cell(self.protocol, self.defense, attack, seed) for attack in self.attacks]
+
+    def folder(self, results: Path) -> Path:
+        """Return where the group's files lie."""
+        return results / self.protocol.name / self.defense.label
+
+    def __str__(self) -> str:
+        return f"{self.protocol.name} x {self.defense.label}"
+
+
+def groups(
+    protocols: Iterable[Protocol],
+    defenses: Sequence[Submission],
+    attacks: Sequence[Submission],
+    seeds: Sequence[int] | None,
+    trials: int | None,
+) -> list[Group]:
+    """Return all the groups of a run, in order."""
+    return [
+        Group(
+            protocol,
+            defense,
+            tuple(attacks),
+            tuple(protocol.seeds if seeds is None else seeds),
+            tuple(range(protocol.trials if trials is None else trials)),
+        )
+        for protocol in protocols
+        for defense in defenses
+    ]
+
+
+def is_current(record: Record, cell: Cell) -> bool:
+    """Tell whether a record was made by this very protocol, code and arguments."""
+    return (
+        record.protocol_digest == cell.protocol.digest
+        and record.defense_digest == cell.defense.digest
+        and record.attack_digest == cell.attack.digest
+        and record.defense_arguments == dict(cell.defense.arguments)
+        and record.attack_arguments == dict(cell.attack.arguments)
+    )
+
+
+def due_trials(reading: Reading, cell: Cell, trials: Sequence[int]) -> list[int]:
+    """Return the trials that a cell's file lacks; an `unavailable` cell is always tried again."""
+    current = [r for r in reading.records if r.seed == cell.seed and is_current(r, cell)]
+    if any(record.status == "not_applicable" for record in current):
+        return []
+    done = {record.trial for record in current}
+    return [trial for trial in trials if trial not in done]
+
+
+def due_cells(group: Group, results: Path, seed: int) -> list[tuple[Cell, list[int]]]:
+    """Return the cells of a group that lack trials under a seed, with those trials."""
+    cells = []
+    for cell in group.cells(seed):
+        path = cell_path(results, cell.protocol.name, cell.defense.label, cell.attack.label)
+        due = due_trials(read_file(path), cell, group.trials)
+        if due:
+            cells.append((cell, due))
+    return cells

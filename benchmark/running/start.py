@@ -1,0 +1,140 @@
+"""From the words of a command to a run: resolve every name first, then write, then report."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from benchmark import records
+from benchmark.cell import Worker
+from benchmark.errors import BenchmarkError, ProtocolError
+from benchmark.protocol import load_suite
+from benchmark.registry import Registry, Submission
+from benchmark.running.inprocess import InProcess
+from benchmark.running.local import LocalRunner, Tally
+from benchmark.running.plan import Group, due_cells, groups
+from benchmark.running.progress import Progress
+from benchmark.running.provenance import provenance
+from benchmark.running.sandbox import Sandbox
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a user asked to run; empty attacks or defenses are all that are registered."""
+
+    suite: str
+    attacks: tuple[str, ...]
+    defenses: tuple[str, ...]
+    trials: int | None
+    seeds: tuple[int, ...] | None
+    device: str
+    results: Path
+    mirror: Path | None
+    plugins: tuple[Path, ...]
+    isolate: bool
+
+
+def carry_out(order: Order, *, only_plan: bool) -> int:
+    """Run an order and print what came of it.
+
+    Returns:
+        The exit code: 2 where a submission failed on every trial it was given, else 0.
+
+    Raises:
+        BenchmarkError: anything in the order that does not fit; nothing is written then.
+    """
+    device = _device(order.device)
+    due = _groups(order)
+    left = [cell for group in due for seed in group.seeds for cell in due_cells(group, order.results, seed)]
+    console = Console(file=sys.stdout, highlight=False)
+    cells = sum(len(group.attacks) * len(group.seeds) for group in due)
+    trials = sum(len(each) for _, each in left)
+    line = f"{order.suite}: {cells} cells, {len(left)} due with {trials} trials"
+    console.print(line, markup=False, soft_wrap=True)
+    if only_plan:
+        _print_plan(due, order.results, console)
+        return 0
+    records.check_writable(order.results)
+    with ExitStack() as stack:
+        inside, sandbox = InProcess(), stack.enter_context(Sandbox(device))
+
+        def worker_of(submission: Submission) -> Worker:
+            return sandbox if order.isolate or submission.outside else inside
+
+        progress = stack.enter_context(Progress(len(left), trials, console))
+        runner = LocalRunner(
+            order.results,
+            worker_of=worker_of,
+            provenance=provenance(device),
+            device=device,
+            mirror=order.mirror,
+            progress=progress,
+        )
+        tally = runner.run(due)
+    return _report(tally, order, console)
+
+
+def _device(name: str) -> torch.device:
+    if name not in ("auto", "cpu", "cuda"):
+        raise BenchmarkError(f"--device {name!r}: wanted auto, cpu or cuda")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise BenchmarkError("--device cuda: no CUDA device here; wanted auto or cpu")
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)
+
+
+def _groups(order: Order) -> list[Group]:
+    protocols = load_suite(order.suite)
+    for protocol in protocols:
+        if order.trials is not None and order.trials > protocol.trials:
+            raise ProtocolError(
+                f"--trials {order.trials}: {protocol.name} has {protocol.trials} trials a seed"
+            )
+    registry = Registry(order.plugins)
+    chosen = {
+        kind: [s for name in names for s in registry.find(kind, name)] or registry.all(kind)
+        for kind, names in (("defense", order.defenses), ("attack", order.attacks))
+    }
+    for submission in [*chosen["defense"], *chosen["attack"]]:
+        submission.build()  # a submission that cannot be loaded ends the run before it begins
+    unique = {kind: list({s.label: s for s in found}.values()) for kind, found in chosen.items()}
+    return groups(protocols, unique["defense"], unique["attack"], order.seeds, order.trials)
+
+
+def _print_plan(due: list[Group], results: Path, console: Console) -> None:
+    table = Table("protocol", "defense", "attack", "seed", "trials due", box=None)
+    for group in due:
+        for seed in group.seeds:
+            for cell, trials in due_cells(group, results, seed):
+                names = (cell.protocol.name, cell.defense.label, cell.attack.label)
+                table.add_row(*names, str(seed), str(len(trials)))
+    if table.row_count:
+        console.print(table)
+
+
+def _report(tally: Tally, order: Order, console: Console) -> int:
+    def say(line: str) -> None:
+        console.print(line, markup=False, soft_wrap=True)
+
+    for protocol, reason in tally.unavailable.items():
+        say(f"unavailable: {protocol}: {reason}")
+    failed: dict[str, str] = {}
+    for name, reasons in tally.failures.items():
+        say(f"failed: {name}: {len(reasons)} trials: {reasons[0]}")
+        failed.setdefault(name.split(" x ")[-1], reasons[0])
+    say(f"{tally.records} records written to {order.results}")
+    for path in sorted(order.results.glob("*/*/*.jsonl")) if tally.records else []:
+        for line in records.read_file(path).damaged:
+            print(f"gradleak: {line}", file=sys.stderr)
+    never = {name: reason for name, reason in failed.items() if name not in tally.answered}
+    for name, reason in never.items():
+        line = f"gradleak: error: {name} failed on every trial it was given: {reason}"
+        print(line, file=sys.stderr)
+    return 2 if never else 0

@@ -1,0 +1,16 @@
+from benchmark.toolbox.closedform.forms import (
+    patches_from_embeddings,
+    patches_from_positions,
+    patches_from_span,
+    tokens_from_attention,
+)
+from benchmark.toolbox.closedform.solve import least_squares, row_space
+
+__all__ = [
+    "least_squares",
+    "patches_from_embeddings",
+    "patches_from_positions",
+    "patches_from_span",
+    "row_space",
+    "tokens_from_attention",
+]

@@ -1,0 +1,191 @@
+"""Where a victim keeps its parts, so that no attack knows a model by name.
+
+Parts are named by parameter; a tensor is then `update[name]` or `weights[name]`. Where q, k, v
+share one matrix, each is a slice of its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from benchmark.errors import NotApplicable
+from benchmark.victims.april import AprilTransformer, BlockB
+from benchmark.victims.victim import Victim
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of a named parameter; all of them where `rows` is None."""
+
+    name: str
+    rows: slice | None = None
+
+    def of(self, tensors: Mapping[str, Tensor]) -> Tensor:
+        """Return the part's tensor from weights or from an update."""
+        tensor = tensors[self.name]
+        return tensor if self.rows is None else tensor[self.rows]
+
+
+@dataclass(frozen=True)
+class Block:
+    """One transformer block, its parts as names of parameters; a missing part is None."""
+
+    attention_norm: str | None
+    """Prefix of the norm before the attention: `.weight` and `.bias` follow."""
+    query: Part
+    key: Part
+    value: Part
+    attention_projection: str
+    mlp_norm: str
+    mlp: tuple[str, str]
+    residual: bool
+    """Whether the attention's input is added to its output."""
+
+
+@dataclass(frozen=True)
+class Anatomy:
+    """The parts of a vision transformer."""
+
+    channels: int
+    size: int
+    patch: int
+    """Side of a patch in pixels; a flattened patch is (channel, row, column)."""
+    width: int
+    heads: int
+    patch_embedding: str
+    """Prefix of the patch embedding; its weight flattens to (width, channel * patch * patch)."""
+    position: str
+    """Name of the positions, (1, tokens, width)."""
+    position_trained: bool
+    prefix_tokens: int
+    """Class and distillation tokens before the patches."""
+    position_offset: int
+    """Row of `position` at which the patches begin."""
+    prefix: tuple[str, ...]
+    """Names of the class and distillation tokens."""
+    blocks: tuple[Block, ...]
+    final_norm: str | None
+    head: str
+
+    @property
+    def patches(self) -> int:
+        """Number of patches of an image."""
+        return (self.size // self.patch) ** 2
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens of an image, prefix tokens included."""
+        return self.patches + self.prefix_tokens
+
+
+def anatomy(model: nn.Module) -> Anatomy:
+    """Return where a victim keeps its parts.
+
+    Raises:
+        NotApplicable: the model is none whose parts are known.
+    """
+    if isinstance(model, Victim):
+        network = model.network
+        if isinstance(network, AprilTransformer):
+            return _april(network, model)
+        from timm.models.vision_transformer import VisionTransformer
+
+        if isinstance(network, VisionTransformer):
+            return _timm(network, model)
+    raise NotApplicable(f"the parts of a {type(model).__name__} are not known")
+
+
+def weights(model: nn.Module) -> dict[str, Tensor]:
+    """Return a victim's parameters and fixed buffers by the names that `anatomy` uses."""
+    assert isinstance(model, Victim)
+    named = {**dict(model.network.named_parameters()), **dict(model.network.named_buffers())}
+    return {name: tensor.detach() for name, tensor in named.items()}
+
+
+def _fused(name: str, width: int) -> tuple[Part, Part, Part]:
+    q, k, v = (Part(name, slice(i * width, (i + 1) * width)) for i in range(3))
+    return q, k, v
+
+
+def _april(network: AprilTransformer, model: Victim) -> Anatomy:
+    width = network.head.in_features
+    blocks = []
+    for i, block in enumerate(network.blocks):
+        here, pre_norm = f"blocks.{i}", isinstance(block, BlockB)
+        q, k, v = _fused(f"{here}.attn.qkv.weight", width)
+        blocks.append(
+            Block(
+                attention_norm=f"{here}.norm1" if pre_norm else None,
+                query=q,
+                key=k,
+                value=v,
+                attention_projection=f"{here}.attn.proj",
+                mlp_norm=f"{here}.norm2" if pre_norm else f"{here}.norm",
+                mlp=(f"{here}.mlp.fc1", f"{here}.mlp.fc2"),
+                residual=pre_norm,
+            )
+        )
+    return Anatomy(
+        channels=model.spec.channels,
+        size=model.spec.size,
+        patch=network.patch,
+        width=width,
+        heads=network.blocks[0].attn.num_heads,
+        patch_embedding="patch_embed",
+        position="pos_embed",
+        position_trained="pos_embed" in model.weights(),
+        prefix_tokens=1,
+        position_offset=1,
+        prefix=("cls_token",),
+        blocks=tuple(blocks),
+        final_norm=None,
+        head="head",
+    )
+
+
+def _timm(network: nn.Module, model: Victim) -> Anatomy:
+    width: int = network.embed_dim
+    prefix = tuple(
+        name for name in ("cls_token", "dist_token", "reg_token") if _has(network, name)
+    )
+    unknown = not isinstance(network.norm_pre, nn.Identity) or not _has(network, "pos_embed")
+    if unknown or any(not hasattr(block.attn, "qkv") for block in network.blocks):
+        raise NotApplicable(f"the parts of {model.spec.architecture} are not known")
+    blocks = []
+    for i in range(len(network.blocks)):
+        q, k, v = _fused(f"blocks.{i}.attn.qkv.weight", width)
+        blocks.append(
+            Block(
+                attention_norm=f"blocks.{i}.norm1",
+                query=q,
+                key=k,
+                value=v,
+                attention_projection=f"blocks.{i}.attn.proj",
+                mlp_norm=f"blocks.{i}.norm2",
+                mlp=(f"blocks.{i}.mlp.fc1", f"blocks.{i}.mlp.fc2"),
+                residual=True,
+            )
+        )
+    return Anatomy(
+        channels=model.spec.channels,
+        size=model.spec.size,
+        patch=network.patch_embed.patch_size[0],
+        width=width,
+        heads=network.blocks[0].attn.num_heads,
+        patch_embedding="patch_embed.proj",
+        position="pos_embed",
+        position_trained="pos_embed" in model.weights(),
+        prefix_tokens=network.num_prefix_tokens,
+        position_offset=0 if network.no_embed_class else network.num_prefix_tokens,
+        prefix=prefix,
+        blocks=tuple(blocks),
+        final_norm=None if isinstance(network.norm, nn.Identity) else "norm",
+        head="head",
+    )
+
+
+def _has(network: nn.Module, name: str) -> bool:
+    return getattr(network, name, None) is not None

@@ -1,0 +1,53 @@
+"""Fixed sine-cosine positions in place of learned ones.
+
+The two encodings differ in rank, which decides what they hide. One dimension, its frequencies
+up to half a cycle a patch, gives every patch an independent row. The 2-D encoding of a grid
+(MAE, MoCo v3) is a function of the row plus a function of the column: rank 2 * side - 1 at most,
+so the positions of most patches are combinations of the others'.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+_SPREAD = 100.0  # highest over lowest frequency; rows stay independent up to 14 x 14 patches
+
+
+def fix_positions(network: nn.Module, encoding: Literal["sincos_1d", "sincos_2d"]) -> None:
+    """Replace a network's learned positions by a fixed buffer; prefix tokens stand at zero."""
+    learned = network.pos_embed
+    assert isinstance(learned, Tensor)
+    tokens, width = learned.shape[1:]
+    side = math.isqrt(tokens)  # prefix tokens are fewer than a row of patches
+    fixed = torch.zeros_like(learned.detach())
+    fixed[0, tokens - side**2 :] = ENCODINGS[encoding](side, width)
+    del network.pos_embed
+    network.register_buffer("pos_embed", fixed)
+
+
+def sincos_1d(side: int, width: int) -> Tensor:
+    """Return (side * side, width): sines, then cosines, of the patch's index in reading order.
+
+    The angular frequencies fall geometrically from pi a patch. Vaswani et al. (2017) begin at 1
+    and spread over 10,000: over so few positions their rows are dependent to float32's precision.
+    """
+    half = width // 2
+    frequencies = math.pi * _SPREAD ** (-torch.arange(half, dtype=torch.float64) / half)
+    angles = torch.arange(side**2, dtype=torch.float64)[:, None] * frequencies
+    waves = torch.cat([angles.sin(), angles.cos()], dim=1)
+    return nn.functional.pad(waves, (0, width - 2 * half)).float()
+
+
+def sincos_2d(side: int, width: int) -> Tensor:
+    """Return (side * side, width), as timm builds it; the width is a multiple of 4."""
+    from timm.layers import build_sincos2d_pos_embed
+
+    grid: Tensor = build_sincos2d_pos_embed([side, side], dim=width)
+    return grid
+
+
+ENCODINGS = {"sincos_1d": sincos_1d, "sincos_2d": sincos_2d}

@@ -1,0 +1,54 @@
+"""What a victim is, in full: two equal specs and one seed make the same weights."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Initialisation(BaseModel):
+    """Where random weights come from; it decides whether matching attacks work at all."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    layers: Literal["torch", "timm"] = "torch"
+    """`torch`: the defaults of torch's layers. `timm`: the model's own start."""
+    position_std: float | None = Field(default=None, ge=0)
+    """Positions drawn from N(0, std^2); None leaves them as `layers` makes them."""
+    class_token_std: float | None = Field(default=None, ge=0)
+    """Class and distillation tokens drawn from N(0, std^2); None leaves them."""
+
+
+class VictimSettings(BaseModel):
+    """The part of a victim that a protocol chooses."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    architecture: str
+    """`april_a`, `april_b`, or `timm/NAME` for any ViT or DeiT of timm."""
+    weights: Literal["random", "pretrained"] = "random"
+    initialisation: Initialisation = Initialisation()
+    position: Literal["learned", "sincos_1d", "sincos_2d"] = "learned"
+    """The sine-cosine ones are fixed: no parameter, and so no gradient."""
+    patch: int | None = Field(default=None, ge=1)
+    """Side of a patch in pixels; None is the architecture's own."""
+    width: int | None = Field(default=None, ge=1)
+    """Embedding width; None is the architecture's own."""
+    depth: int | None = Field(default=None, ge=1)
+    """Number of blocks; None is the architecture's own."""
+    mean: tuple[float, ...] | None = None
+    """Per channel; None is that of the data's public split. The victim normalises inside itself."""
+    std: tuple[float, ...] | None = None
+    """Likewise."""
+
+
+class VictimSpec(VictimSettings):
+    """A victim in full: the protocol's settings and what the data adds."""
+
+    channels: int
+    size: int
+    """Side of the square image in pixels."""
+    classes: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]

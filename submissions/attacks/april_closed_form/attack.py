@@ -1,0 +1,54 @@
+"""APRIL's closed form (Lu et al., CVPR 2022, Algorithm 1): attention inputs from the position
+gradient, then pixels by the pseudo-inverse of the patch embedding.
+
+Differences from the paper: the linear systems are solved in float64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from benchmark.api import (
+    Attack,
+    Grant,
+    NotApplicable,
+    Observation,
+    Reconstruction,
+    anatomy,
+    images_from_patches,
+    weights,
+)
+from benchmark.toolbox.closedform import patches_from_embeddings, tokens_from_attention
+
+
+@dataclass(frozen=True)
+class AprilClosedForm(Attack):
+    """Solves eq. 8 of the paper; its precondition is the first attention directly on z."""
+
+    needs: ClassVar = frozenset({Grant.BATCH_SIZE})
+
+    def applies(self, seen: Observation) -> None:
+        parts = anatomy(seen.model)
+        first = parts.blocks[0]
+        if first.attention_norm is not None or first.residual:
+            raise NotApplicable("the first attention does not read the embeddings directly")
+        if parts.position not in seen.update:
+            raise NotApplicable("the update holds no position gradient")
+
+    def reconstruct(self, seen: Observation) -> Reconstruction:
+        parts, known = anatomy(seen.model), weights(seen.model)
+        first = parts.blocks[0]
+        qkv = (first.query, first.key, first.value)
+        tokens = tokens_from_attention(
+            seen.update[parts.position][0],
+            [part.of(known) for part in qkv],
+            [part.of(seen.update) for part in qkv],
+        )
+        embeddings = tokens - known[parts.position][0].to(tokens)
+        patches = patches_from_embeddings(
+            embeddings[parts.position_offset :],
+            known[f"{parts.patch_embedding}.weight"].flatten(1),
+            known[f"{parts.patch_embedding}.bias"],
+        )
+        return Reconstruction(images_from_patches(patches, seen.model, seen.batch_size))

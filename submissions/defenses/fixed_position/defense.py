@@ -1,0 +1,28 @@
+"""Fixed sine-cosine positions instead of learned ones (APRIL, Lu et al., CVPR 2022, section 4.2).
+
+No position gradient exists, so none is sent; the server knows the positions. The paper does not
+say which encoding it means, and the choice decides what is hidden: see `benchmark/victims/
+positions.py` for the two and their ranks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import nn
+
+from benchmark.api import Defense, Victim
+
+
+@dataclass(frozen=True)
+class FixedPosition(Defense):
+    """Sine-cosine positions, prefix tokens at zero, not trained."""
+
+    encoding: Literal["sincos_1d", "sincos_2d"] = "sincos_1d"
+    """Over the patch's index, of full rank; or over row and column, of rank 2 * side - 1."""
+
+    def harden(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
+        assert isinstance(model, Victim)
+        return model.with_fixed_positions(self.encoding)

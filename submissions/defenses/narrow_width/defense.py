@@ -1,0 +1,29 @@
+"""A victim narrower than half its number of patches (APRIL, Lu et al., CVPR 2022, Fig. 5).
+
+The closed forms solve for as many unknowns as patches by as many equations as the width; below
+half the patches nothing of an image is determined. The paper doubts that such a network learns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from benchmark.api import Defense, Victim, anatomy
+
+
+@dataclass(frozen=True)
+class NarrowWidth(Defense):
+    """The largest width below `share` of the patches that the heads divide."""
+
+    share: float = 0.5
+    """Upper bound of the width, in patches; at least one channel a head is kept."""
+
+    def harden(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
+        assert isinstance(model, Victim)
+        parts = anatomy(model)
+        below = int(self.share * parts.patches - 1e-9)
+        width = max(below // parts.heads, 1) * parts.heads
+        return model.with_width(width, generator)
