@@ -52,7 +52,7 @@ class Update(Mapping[str, Tensor]):
 
     def norm(self) -> float:
         """Return the Euclidean norm over all tensors together."""
-        return float(torch.stack([tensor.norm().double() for tensor in self.values()]).norm())
+        return float(torch.nn.utils.get_total_norm(self.values()))
 
     def without(self, *names: str) -> Update:
         """Return this update less the named tensors."""

@@ -21,6 +21,9 @@ def assignment(truth: Tensor, images: Tensor) -> Tensor:
         (batch,) int64, a permutation.
     """
     import torch
+
+    if len(truth) == 1:
+        return torch.zeros(1, dtype=torch.int64)
     from scipy.optimize import linear_sum_assignment
 
     # Not by way of a matrix product, which would cancel the digits of near images

@@ -13,15 +13,19 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
-import torch
-
 from benchmark.cell import Outcome
-from benchmark.contract import Attack, Observation, Reconstruction, Stack
+from benchmark.contract import Attack, Reconstruction, Stack
+from benchmark.records import Status
 from benchmark.registry import Submission
 from benchmark.running.memory import Peak
+
+
+CHANGED = "changed the observation in place"
+"""The reason of trials whose shared tensors an attack wrote to."""
 
 
 class OutOfTime(BaseException):
@@ -41,29 +45,29 @@ def attempt(attack: Attack, stack: Stack) -> list[Outcome]:
     """Run an attack on a stack; where that fails, on each trial alone, so that one trial's crash
     does not take its neighbours. A method that loops over trials is run and timed trial by trial.
     """
-    if type(attack).reconstruct_stack is Attack.reconstruct_stack:
-        return [_attempt_together(attack, stack[i : i + 1])[0] for i in range(len(stack))]
-    outcomes = _attempt_together(attack, stack)
-    if len(stack) == 1 or all(outcome.status == "completed" for outcome in outcomes):
-        return outcomes
-    return [_attempt_together(attack, stack[i : i + 1])[0] for i in range(len(stack))]
-
-
-def _attempt_together(attack: Attack, stack: Stack) -> list[Outcome]:
-    limit = stack[0].budget.seconds * len(stack)
-    states = [seen.generator.get_state() for seen in stack]
     before = _versions(stack)
+    loops = type(attack).reconstruct_stack is Attack.reconstruct_stack
+    outcomes = [] if loops else _together(attack, stack)
+    if loops or (len(stack) > 1 and any(o.status != "completed" for o in outcomes)):
+        outcomes = [_together(attack, stack[i : i + 1])[0] for i in range(len(stack))]
+    if _versions(stack) != before:
+        return [replace(o, reconstruction=None, status="failed", reason=CHANGED) for o in outcomes]
+    return outcomes
+
+
+def _together(attack: Attack, stack: Stack) -> list[Outcome]:
+    limit = stack[0].budget.seconds
+    states = [seen.generator.get_state() for seen in stack]
     answers: list[Reconstruction] = []
-    status, reason = "failed", None
+    status: Status = "failed"
     with Peak(stack.model) as peak:
         started = time.perf_counter()
         try:
-            with _wall_clock(limit):
+            with _wall_clock(limit * len(stack)):
                 answers = attack.reconstruct_stack(stack)
-            reason = _broken_contract(answers, stack, before)
+            reason = _broken_contract(answers, stack)
         except OutOfTime:
-            status = "timed_out"
-            reason = f"passed its limit of {stack[0].budget.seconds:g} s a trial"
+            status, reason = "timed_out", f"passed its limit of {limit:g} s a trial"
         except Exception as error:
             reason = _described(error)
         seconds = (time.perf_counter() - started) / len(stack)
@@ -71,32 +75,24 @@ def _attempt_together(attack: Attack, stack: Stack) -> list[Outcome]:
         return [Outcome(answer, "completed", None, seconds, peak.bytes) for answer in answers]
     for seen, state in zip(stack, states, strict=True):
         seen.generator.set_state(state)  # a trial run again alone draws the same numbers
-    return [
-        Outcome(None, "timed_out" if status == "timed_out" else "failed", reason, seconds, None)
-    ] * len(stack)
+    return [Outcome(None, status, reason, seconds, None)] * len(stack)
 
 
-def _broken_contract(
-    answers: list[Reconstruction], stack: Stack, before: list[int]
-) -> str | None:
+def _broken_contract(answers: list[Reconstruction], stack: Stack) -> str | None:
     if not isinstance(answers, list) or len(answers) != len(stack):
-        count = len(answers) if isinstance(answers, list) else type(answers).__name__
-        return f"returned {count} for {len(stack)} trials; wanted a list of one answer each"
+        came = len(answers) if isinstance(answers, list) else type(answers).__name__
+        return f"returned {came} for {len(stack)} trials; wanted a list of one answer each"
     if wrong := [answer for answer in answers if not isinstance(answer, Reconstruction)]:
         return f"returned a {type(wrong[0]).__name__}; wanted a Reconstruction"
-    if _versions(stack) != before:
-        return "changed the observation in place"
     return None
 
 
 def _versions(stack: Stack) -> list[int]:
-    """Return torch's count of in-place changes of every tensor that trials share."""
-
-    def tensors(seen: Observation) -> Iterator[torch.Tensor]:
-        yield from seen.update.values()
-
+    """Return torch's count of in-place changes of every tensor that attacks share."""
     shared = [*stack.model.parameters(), *stack.model.buffers()]
-    return [t._version for t in [*shared, *(t for seen in stack for t in tensors(seen))]]
+    for seen in stack:
+        shared += seen.update.values()
+    return [tensor._version for tensor in shared]
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from benchmark.federation import DefendedRound, Round
 from benchmark.protocol import Protocol
 from benchmark.records import Provenance, Record, cell_path, read_file
 from benchmark.registry import Submission
+from benchmark.running.inprocess import CHANGED
 from benchmark.running.plan import Group, due_cells, is_current
 from benchmark.running.progress import Progress
 
@@ -135,7 +136,7 @@ class LocalRunner:
             for made in run_cell(cell, setting, defended, worker, trials, self.provenance):
                 self._keep(cell, made)
                 self.progress.advance(cell, sum(record.trial is not None for record in made))
-                if any("in place" in (record.reason or "") for record in made):
+                if any(record.reason == CHANGED for record in made):
                     self._round = None  # the shared tensors cannot be trusted any more
                     plain = self._plain(setting, seed)
                     defended = self._defended(group, plain)

@@ -18,7 +18,8 @@ class Peak:
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self._cuda = next((p.device for p in model.parameters() if p.is_cuda), None)
+        device = next(model.parameters()).device
+        self._cuda = device if device.type == "cuda" else None
         self.bytes: int | None = None
 
     def __enter__(self) -> Peak:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-_OVERSAMPLING = 2  # sketch columns per wanted dimension
-_POWER_PASSES = 2
+_OVERSAMPLING = 10  # sketch columns beyond the wanted rank
+_POWER_PASSES = 1
 _GAP = 3.0  # a singular value within this factor of the noise tail is noise
 
 
@@ -35,7 +35,7 @@ def row_space(matrix: Tensor, rank: int, generator: torch.Generator) -> Tensor:
     """
     matrix = exact(matrix)
     largest = min(matrix.shape)
-    columns = _OVERSAMPLING * rank + 1
+    columns = rank + _OVERSAMPLING
     if rank >= largest:
         return torch.eye(matrix.shape[1], dtype=matrix.dtype) if rank >= matrix.shape[1] else (
             torch.linalg.svd(matrix, full_matrices=False)[2].T

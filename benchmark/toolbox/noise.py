@@ -1,0 +1,49 @@
+"""Noise on an update, relative to its norm."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+from torch import Tensor
+
+from benchmark.contract import Update
+
+_THREADS = ThreadPoolExecutor(os.cpu_count())  # kept: new threads cost more than they save
+Draw = Callable[[torch.Size, torch.Generator], Tensor]
+
+
+def with_noise(update: Update, scale: float, draw: Draw, generator: torch.Generator) -> Update:
+    """Return an update plus independent noise, one standard deviation for all parameters.
+
+    Every tensor has its own stream, so the draws do not depend on the number of threads.
+
+    Args:
+        update: float32 tensors.
+        scale: root-mean-square norm of the noise over the norm of the update.
+        draw: `gaussian` or `laplacian`: draws of variance 1 in a shape.
+        generator: seeds the streams.
+    """
+    count = sum(tensor.numel() for tensor in update.values())
+    std = scale * update.norm() / count**0.5
+    seeds = torch.randint(2**62, (len(update),), generator=generator).tolist()
+
+    def noised(tensor: Tensor, seed: int) -> Tensor:
+        noise = draw(tensor.shape, torch.Generator().manual_seed(seed))
+        return torch.add(tensor, noise.to(tensor.device), alpha=std)
+
+    return Update(dict(zip(update, _THREADS.map(noised, update.values(), seeds), strict=True)))
+
+
+def gaussian(shape: torch.Size, generator: torch.Generator) -> Tensor:
+    """Draw from the normal distribution of variance 1."""
+    return torch.randn(shape, generator=generator)
+
+
+def laplacian(shape: torch.Size, generator: torch.Generator) -> Tensor:
+    """Draw from the Laplace distribution of variance 1, by its inverse distribution function."""
+    uniform = torch.empty(shape).uniform_(-1, 1, generator=generator).clamp_(min=-1 + 2**-24)
+    magnitude = uniform.abs().neg_().log1p_()  # never the logarithm of 0
+    return magnitude.mul_(0.5**0.5).copysign_(uniform)
