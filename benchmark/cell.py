@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol as Interface
+from typing import Any
+from typing import Protocol as Interface
 
 import torch
 
@@ -181,15 +182,18 @@ def run_cell(
         provenance: goes into every record.
     """
     try:
-        seen = _observe(cell, setting, defended, defended.update(due[0]), due[0])
-        _check_applies(cell.attack.build(), seen)
+        check_applies(cell, setting, defended, due[0])
     except NotApplicable as reason:
         yield [cell.record(provenance, status="not_applicable", reason=str(reason))]
         return
     except PluginError:
         pass  # the defense failed: said below, trial by trial
     for trials in stacks(due, cell.protocol.trials, defended.plain):
-        yield _run_stack(cell, setting, defended, worker, trials, provenance)
+        outcomes = attacked(cell, setting, defended, worker, trials)
+        yield [
+            _record(cell, setting, defended.plain, trial, outcome, provenance)
+            for trial, outcome in zip(trials, outcomes, strict=True)
+        ]
 
 
 def stacks(due: Sequence[int], trials: int, plain: Round) -> list[list[int]]:
@@ -206,14 +210,10 @@ def stacks(due: Sequence[int], trials: int, plain: Round) -> list[list[int]]:
     return [stack for stack in cut if stack]
 
 
-def _run_stack(
-    cell: Cell,
-    setting: Setting,
-    defended: DefendedRound,
-    worker: Worker,
-    trials: Sequence[int],
-    provenance: Provenance,
-) -> list[Record]:
+def attacked(
+    cell: Cell, setting: Setting, defended: DefendedRound, worker: Worker, trials: Sequence[int]
+) -> list[Outcome]:
+    """Return what one stack of trials came to in the worker, trial by trial, not yet judged."""
     outcomes: dict[int, Outcome] = {}
     seen: dict[int, Observation] = {}
     for trial in trials:
@@ -224,10 +224,24 @@ def _run_stack(
     if seen:
         answers = worker.reconstruct(cell.attack, Stack(list(seen.values())))
         outcomes |= dict(zip(seen, answers, strict=True))
-    return [
-        _record(cell, setting, defended.plain, trial, outcomes[trial], provenance)
-        for trial in trials
-    ]
+    return [outcomes[trial] for trial in trials]
+
+
+def check_applies(cell: Cell, setting: Setting, defended: DefendedRound, trial: int) -> None:
+    """Raise NotApplicable where an attack does not fit a cell, the same for every trial.
+
+    The attack sees shapes here, and no values.
+    """
+    seen = _observe(cell, setting, defended, defended.update(trial), trial)
+    attack: Attack = cell.attack.build()
+    known = seen.knowledge
+    missing = sorted(grant for grant in attack.needs if getattr(known, grant.value) is None)
+    if missing:
+        raise NotApplicable(f"needs {', '.join(missing)}, which the protocol does not grant")
+    shapes = Update({name: tensor.to("meta") for name, tensor in seen.update.items()})
+    attack.applies(
+        Observation(shapes, seen.model, known, seen.budget, torch.Generator().manual_seed(0))
+    )
 
 
 def _observe(
@@ -254,18 +268,6 @@ def _observe(
         data_statistics=setting.statistics,
         defense={"name": cell.defense.manifest.name, **defended.defense.describe()},
         control=control,
-    )
-
-
-def _check_applies(attack: Attack, seen: Observation) -> None:
-    """Raise NotApplicable where the attack does not fit; it sees shapes here, and no values."""
-    known = seen.knowledge
-    missing = sorted(grant for grant in attack.needs if getattr(known, grant.value) is None)
-    if missing:
-        raise NotApplicable(f"needs {', '.join(missing)}, which the protocol does not grant")
-    shapes = Update({name: tensor.to("meta") for name, tensor in seen.update.items()})
-    attack.applies(
-        Observation(shapes, seen.model, known, seen.budget, torch.Generator().manual_seed(0))
     )
 
 
@@ -300,7 +302,7 @@ def _record(
 
 def _wrong(answer: Reconstruction, truth: torch.Tensor) -> str | None:
     """Return what is wrong with a reconstruction, or None."""
-    images = answer.images
+    images: Any = answer.images
     if not isinstance(images, torch.Tensor):
         return f"returned images of type {type(images).__name__}; wanted a tensor"
     if images.shape != truth.shape:

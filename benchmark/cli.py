@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-import click
 import typer
 
 from benchmark.errors import BenchmarkError
+
+UsageError: Any = typer.BadParameter.__mro__[1]  # typer brings its own click, unexported
 
 app = typer.Typer(
     name="gradleak",
@@ -40,9 +41,7 @@ def run(
     ] = None,
     defense: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Only this defense, or NAME,key=value; may be repeated.", metavar="NAME"
-        ),
+        typer.Option(help="Only this defense, or NAME,key=value; may be repeated.", metavar="NAME"),
     ] = None,
     trials: Annotated[
         int | None, typer.Option(help="Only the first N trials of each seed.", min=1, metavar="N")
@@ -104,16 +103,28 @@ def picture(
     defense: Annotated[
         list[str] | None, typer.Option(help="A row each; may be repeated.", metavar="NAME")
     ] = None,
-    trials: Annotated[int, typer.Option(help="Columns.", min=1, metavar="N")] = 6,
+    trials: Annotated[int, typer.Option(help="Columns.", min=1, metavar="N")] = 8,
     seed: Annotated[int, typer.Option(help="The seed of the trials.")] = 0,
     data: Mirror = None,
     plugins: Plugins = None,
 ) -> None:
     """Draw originals and reconstructions side by side."""
-    from benchmark.leaderboard.gallery import draw
+    from benchmark.cell import Cell, Setting
+    from benchmark.leaderboard.gallery import draw, rows
+    from benchmark.protocol import load_protocol
+    from benchmark.registry import Registry
+    from benchmark.running.inprocess import InProcess
+    from benchmark.running.start import device_named
 
-    chosen = (tuple(defense or ("none",)), tuple(attack or ()))
-    draw(protocol, chosen, trials, seed, output, _mirror(data), tuple(plugins or ()))
+    chosen, registry = load_protocol(protocol), Registry(plugins or ())
+    cells = [
+        Cell(chosen, d, a, seed)
+        for a in registry.select("attack", attack or ())
+        for d in registry.select("defense", defense or ("none",))
+    ]
+    setting = Setting.load(chosen, _mirror(data), device_named("auto"))
+    columns = range(min(trials, chosen.trials))
+    draw(rows(cells, setting, setting.round(seed), InProcess(), columns), output)
     print(f"wrote {output}")
 
 
@@ -143,12 +154,12 @@ def main() -> None:
     """Run the command line; a bad input ends in one line and exit code 2."""
     try:
         code = app(standalone_mode=False)
-    except (typer.Exit, click.exceptions.Exit) as exit_:
+    except typer.Exit as exit_:
         code = exit_.exit_code
-    except (click.exceptions.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt):
         _warn("interrupted; give the same command again to finish what is missing")
         code = 130
-    except click.ClickException as error:
+    except UsageError as error:
         _warn(f"error: {error.format_message()}")
         code = 2
     except BenchmarkError as error:
@@ -166,7 +177,9 @@ def _warn(line: str) -> None:
 
 def _mirror(given: Path | None) -> Path | None:
     """Return the mirror's folder: the option, else the environment."""
-    named = given or (Path(os.environ["GRADLEAK_DATA"]) if os.environ.get("GRADLEAK_DATA") else None)
+    named = given or (
+        Path(os.environ["GRADLEAK_DATA"]) if os.environ.get("GRADLEAK_DATA") else None
+    )
     if named is not None and not named.is_dir():
         raise BenchmarkError(f"{named}: no such folder; --data wants a mirror of data sets")
     return named

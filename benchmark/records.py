@@ -1,5 +1,4 @@
-"""One JSON line a trial: the schema, the reading that survives damage, the write that survives
-a kill.
+"""One JSON line a trial: a reading that survives damage and a writing that survives a kill.
 
 A results folder holds `<protocol>/<defense>/<attack>.jsonl` and `<protocol>/protocol.json`, the
 frozen protocol that the records were made by.

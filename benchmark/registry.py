@@ -151,6 +151,15 @@ class Registry:
         """Return every variant of every submission of one kind, by name."""
         return [variant for name in self.names(kind) for variant in self.find(kind, name)]
 
+    def select(self, kind: Kind, labels: Iterable[str]) -> list[Submission]:
+        """Return what labels select, each once; no labels select all.
+
+        Raises:
+            PluginError: as `find`.
+        """
+        found = [s for label in labels for s in self.find(kind, label)] or self.all(kind)
+        return list({submission.label: submission for submission in found}.values())
+
     def find(self, kind: Kind, label: str) -> list[Submission]:
         """Return what a label selects: a name all its variants, `name,key=value` that one.
 
@@ -214,5 +223,7 @@ def _sources(folder: Path) -> set[Path]:
             for name in names:
                 if name.startswith(("benchmark.toolbox.", "submissions.")):
                     here = ROOT.joinpath(*name.split("."))
-                    due += [p for p in (here.with_suffix(".py"), here / "__init__.py") if p.is_file()]
+                    due += [
+                        p for p in (here.with_suffix(".py"), here / "__init__.py") if p.is_file()
+                    ]
     return seen

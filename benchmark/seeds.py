@@ -25,8 +25,9 @@ def derive_seed(base: int, *parts: str | int) -> int:
 
 
 def generator(base: int, *parts: str | int) -> torch.Generator:
-    """Return a CPU generator seeded by `derive_seed`; draw on the CPU and move, so that a GPU
-    sees the same numbers.
+    """Return a CPU generator seeded by `derive_seed`.
+
+    Draw on the CPU and move, so that a GPU sees the same numbers.
     """
     import torch
 

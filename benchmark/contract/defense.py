@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import nn
@@ -43,7 +43,4 @@ class Defense:
 
     def describe(self) -> Mapping[str, Any]:
         """Return what the adversary may know: the parameters, never keys or draws."""
-        if not dataclasses.is_dataclass(self):
-            return {}
-        instance: DataclassInstance = self
-        return dataclasses.asdict(instance)
+        return dataclasses.asdict(cast("DataclassInstance", self))

@@ -69,7 +69,9 @@ def observe(
         Grant.LABELS: labels,
         Grant.DATA_STATISTICS: data_statistics,
     }
-    granted = {grant.value: fact for grant, fact in facts.items() if grant in threat.grants}
+    granted: dict[str, Any] = {
+        grant.value: fact for grant, fact in facts.items() if grant in threat.grants
+    }
     granted |= {grant.value: fact for grant, fact in (control or {}).items()}
     knowledge = Knowledge(defense=dict(defense), **granted)
     return Observation(update, model, knowledge, budget, generator)

@@ -87,8 +87,9 @@ class DataStatistics:
 
 @dataclass(frozen=True)
 class Knowledge:
-    """The facts granted; None is a fact withheld. The defense's public description is always
-    known (Kerckhoffs).
+    """The facts granted; None is a fact withheld.
+
+    The defense's public description is always known (Kerckhoffs).
     """
 
     batch_size: int | None = None

@@ -33,7 +33,9 @@ _STATISTICS = ("mean_image", "mean", "std")
 def save_model(model: nn.Module, path: Path) -> None:
     """Write a victim: its spec and every tensor of its network."""
     if not isinstance(model, Victim):
-        raise PluginError(f"a {type(model).__name__} cannot cross into the sandbox; wanted a Victim")
+        raise PluginError(
+            f"a {type(model).__name__} cannot cross into the sandbox; wanted a Victim"
+        )
     _save(model.network.state_dict(), {"spec": model.spec.model_dump(mode="json")}, path)
 
 
@@ -119,6 +121,6 @@ def _save(tensors: dict[str, Tensor], meta: dict[str, Any], path: Path) -> None:
 
 def _load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     with safe_open(path, framework="pt") as file:
-        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}
         meta: dict[str, Any] = json.loads(file.metadata()["json"])
     return tensors, meta

@@ -23,7 +23,6 @@ from benchmark.records import Status
 from benchmark.registry import Submission
 from benchmark.running.memory import Peak
 
-
 CHANGED = "changed the observation in place"
 """The reason of trials whose shared tensors an attack wrote to."""
 
@@ -42,8 +41,10 @@ class InProcess:
 
 
 def attempt(attack: Attack, stack: Stack) -> list[Outcome]:
-    """Run an attack on a stack; where that fails, on each trial alone, so that one trial's crash
-    does not take its neighbours. A method that loops over trials is run and timed trial by trial.
+    """Run an attack on a stack; where that fails, on each trial alone.
+
+    So one trial's crash does not take its neighbours. A method that only loops over trials is run
+    and timed trial by trial from the start.
     """
     before = _versions(stack)
     loops = type(attack).reconstruct_stack is Attack.reconstruct_stack
@@ -98,7 +99,10 @@ def _versions(stack: Stack) -> list[int]:
 @contextmanager
 def _wall_clock(seconds: float) -> Iterator[None]:
     """Raise OutOfTime in the main thread after so many seconds; elsewhere there is no limit."""
-    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+    if (
+        not hasattr(signal, "setitimer")
+        or threading.current_thread() is not threading.main_thread()
+    ):
         yield
         return
 

@@ -28,15 +28,15 @@ from benchmark.running.progress import Progress
 
 @dataclass
 class Tally:
-    """What a run did: cells by verdict, and what went wrong, a line a (protocol, defense, attack)."""
+    """What a run did, and what went wrong."""
 
     records: int = 0
     failures: dict[str, list[str]] = field(default_factory=dict)
-    """First reason of the trials that failed or timed out, and then one entry a trial."""
+    """Reasons of the trials that failed or timed out, by protocol x defense x attack."""
     answered: set[str] = field(default_factory=set)
     """Attacks that completed at least one trial."""
-    damaged: list[str] = field(default_factory=list)
     unavailable: dict[str, str] = field(default_factory=dict)
+    """Reason by protocol."""
 
     def add(self, made: Iterable[Record]) -> None:
         """Count the records of a stack."""

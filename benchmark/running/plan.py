@@ -1,5 +1,6 @@
-"""Which trials of which cells are due: those without a record of the same protocol, source,
-arguments and seed.
+"""Which trials of which cells are due.
+
+Those without a record of the same protocol, plugin source, arguments and seed.
 """
 
 from __future__ import annotations

@@ -128,14 +128,15 @@ class _Child:
 
     def ask(self, request: dict[str, Any], limit: float) -> dict[str, Any] | None:
         """Send a request and wait for the answer; None, with the reason kept, if none comes."""
-        assert self._process.stdin and self._process.stdout
+        assert self._process.stdin
+        assert self._process.stdout
         try:
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
             ready, _, _ = select.select([self._process.stdout], [], [], limit)
             line = self._process.stdout.readline() if ready else b""
         except OSError:
-            ready, line = [True], b""
+            ready, line = [self._process.stdout], b""
         if line:
             answer: dict[str, Any] = json.loads(line)
             return answer

@@ -49,9 +49,14 @@ def carry_out(order: Order, *, only_plan: bool) -> int:
     Raises:
         BenchmarkError: anything in the order that does not fit; nothing is written then.
     """
-    device = _device(order.device)
+    device = device_named(order.device)
     due = _groups(order)
-    left = [cell for group in due for seed in group.seeds for cell in due_cells(group, order.results, seed)]
+    left = [
+        cell
+        for group in due
+        for seed in group.seeds
+        for cell in due_cells(group, order.results, seed)
+    ]
     console = Console(file=sys.stdout, highlight=False)
     cells = sum(len(group.attacks) * len(group.seeds) for group in due)
     trials = sum(len(each) for _, each in left)
@@ -80,7 +85,12 @@ def carry_out(order: Order, *, only_plan: bool) -> int:
     return _report(tally, order, console)
 
 
-def _device(name: str) -> torch.device:
+def device_named(name: str) -> torch.device:
+    """Return the device a user named.
+
+    Raises:
+        BenchmarkError: no such device here.
+    """
     if name not in ("auto", "cpu", "cuda"):
         raise BenchmarkError(f"--device {name!r}: wanted auto, cpu or cuda")
     if name == "cuda" and not torch.cuda.is_available():
@@ -98,14 +108,11 @@ def _groups(order: Order) -> list[Group]:
                 f"--trials {order.trials}: {protocol.name} has {protocol.trials} trials a seed"
             )
     registry = Registry(order.plugins)
-    chosen = {
-        kind: [s for name in names for s in registry.find(kind, name)] or registry.all(kind)
-        for kind, names in (("defense", order.defenses), ("attack", order.attacks))
-    }
-    for submission in [*chosen["defense"], *chosen["attack"]]:
+    defenses = registry.select("defense", order.defenses)
+    attacks = registry.select("attack", order.attacks)
+    for submission in [*defenses, *attacks]:
         submission.build()  # a submission that cannot be loaded ends the run before it begins
-    unique = {kind: list({s.label: s for s in found}.values()) for kind, found in chosen.items()}
-    return groups(protocols, unique["defense"], unique["attack"], order.seeds, order.trials)
+    return groups(protocols, defenses, attacks, order.seeds, order.trials)
 
 
 def _print_plan(due: list[Group], results: Path, console: Console) -> None:

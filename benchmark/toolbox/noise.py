@@ -32,7 +32,8 @@ def with_noise(update: Update, scale: float, draw: Draw, generator: torch.Genera
 
     def noised(tensor: Tensor, seed: int) -> Tensor:
         noise = draw(tensor.shape, torch.Generator().manual_seed(seed))
-        return torch.add(tensor, noise.to(tensor.device), alpha=std)
+        noise = noise.to(tensor.device)
+        return torch.add(tensor, noise, alpha=std, out=noise)  # in place: memory is what it costs
 
     return Update(dict(zip(update, _THREADS.map(noised, update.values(), seeds), strict=True)))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -110,7 +111,7 @@ def _fused(name: str, width: int) -> tuple[Part, Part, Part]:
     return q, k, v
 
 
-def _april(network: AprilTransformer, model: Victim) -> Anatomy:
+def _april(network: Any, model: Victim) -> Anatomy:  # noqa: ANN401  (torch types no attribute)
     width = network.head.in_features
     blocks = []
     for i, block in enumerate(network.blocks):
@@ -146,11 +147,9 @@ def _april(network: AprilTransformer, model: Victim) -> Anatomy:
     )
 
 
-def _timm(network: nn.Module, model: Victim) -> Anatomy:
+def _timm(network: Any, model: Victim) -> Anatomy:  # noqa: ANN401
     width: int = network.embed_dim
-    prefix = tuple(
-        name for name in ("cls_token", "dist_token", "reg_token") if _has(network, name)
-    )
+    prefix = tuple(name for name in ("cls_token", "dist_token", "reg_token") if _has(network, name))
     unknown = not isinstance(network.norm_pre, nn.Identity) or not _has(network, "pos_embed")
     if unknown or any(not hasattr(block.attn, "qkv") for block in network.blocks):
         raise NotApplicable(f"the parts of {model.spec.architecture} are not known")

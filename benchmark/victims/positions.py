@@ -44,7 +44,7 @@ def sincos_1d(side: int, width: int) -> Tensor:
 
 def sincos_2d(side: int, width: int) -> Tensor:
     """Return (side * side, width), as timm builds it; the width is a multiple of 4."""
-    from timm.layers import build_sincos2d_pos_embed
+    from timm.layers.pos_embed_sincos import build_sincos2d_pos_embed
 
     grid: Tensor = build_sincos2d_pos_embed([side, side], dim=width)
     return grid

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from benchmark.victims.april import AprilTransformer, BlockA, BlockB
 from benchmark.victims.positions import fix_positions
 from benchmark.victims.spec import VictimSpec
 
-APRIL_BLOCKS = {"april_a": BlockA, "april_b": BlockB}
+APRIL_BLOCKS: dict[str, type[BlockA] | type[BlockB]] = {"april_a": BlockA, "april_b": BlockB}
 
 
 class Victim(nn.Module):
@@ -25,6 +25,8 @@ class Victim(nn.Module):
 
     def __init__(self, network: nn.Module, spec: VictimSpec) -> None:
         super().__init__()
+        self.mean: Tensor
+        self.std: Tensor
         self.network, self.spec = network, spec
         self.register_buffer("mean", torch.tensor(spec.mean).view(-1, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(spec.std).view(-1, 1, 1), persistent=False)
@@ -101,7 +103,7 @@ def _timm_network(name: str, spec: VictimSpec, mirror: Path | None) -> nn.Module
     from timm.models.vision_transformer import VisionTransformer
 
     sizes = {"patch_size": spec.patch, "embed_dim": spec.width, "depth": spec.depth}
-    options: dict[str, object] = {key: value for key, value in sizes.items() if value is not None}
+    options: dict[str, Any] = {key: value for key, value in sizes.items() if value is not None}
     options |= {"num_classes": spec.classes, "img_size": spec.size, "in_chans": spec.channels}
     if not timm.is_model(name):
         raise ProtocolError(f"timm has no model {name!r}; wanted a name of timm.list_models()")
@@ -115,7 +117,9 @@ def _timm_network(name: str, spec: VictimSpec, mirror: Path | None) -> nn.Module
     if not isinstance(network, VisionTransformer):
         raise ProtocolError(f"timm/{name} is no ViT or DeiT; wanted a VisionTransformer of timm")
     for block in network.blocks:
-        block.attn.fused_attn = False  # the fused kernel cannot be differentiated twice
+        cast(
+            "Any", block
+        ).attn.fused_attn = False  # the fused kernel cannot be differentiated twice
     return network
 
 
@@ -130,7 +134,8 @@ def _pretrained_file(name: str, mirror: Path | None) -> Path:
         if local.is_file():
             return local
         places = [str(local)]
-    repository = timm.get_pretrained_cfg(name).hf_hub_id
+    settings = timm.get_pretrained_cfg(name)
+    repository = settings.hf_hub_id if settings else None
     cached = try_to_load_from_cache(repository, "model.safetensors") if repository else None
     if isinstance(cached, str):
         return Path(cached)

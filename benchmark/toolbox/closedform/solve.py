@@ -37,8 +37,10 @@ def row_space(matrix: Tensor, rank: int, generator: torch.Generator) -> Tensor:
     largest = min(matrix.shape)
     columns = rank + _OVERSAMPLING
     if rank >= largest:
-        return torch.eye(matrix.shape[1], dtype=matrix.dtype) if rank >= matrix.shape[1] else (
-            torch.linalg.svd(matrix, full_matrices=False)[2].T
+        return (
+            torch.eye(matrix.shape[1], dtype=matrix.dtype)
+            if rank >= matrix.shape[1]
+            else (torch.linalg.svd(matrix, full_matrices=False)[2].T)
         )
     if 2 * columns >= largest:
         _, values, rows = torch.linalg.svd(matrix, full_matrices=False)

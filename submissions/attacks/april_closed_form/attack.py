@@ -1,7 +1,7 @@
-"""APRIL's closed form (Lu et al., CVPR 2022, Algorithm 1): attention inputs from the position
-gradient, then pixels by the pseudo-inverse of the patch embedding.
+"""APRIL's closed form (Lu et al., CVPR 2022, Algorithm 1).
 
-Differences from the paper: the linear systems are solved in float64.
+The inputs of the first attention from the position gradient, then pixels by the pseudo-inverse of
+the patch embedding. Differences from the paper: the linear systems are solved in float64.
 """
 
 from __future__ import annotations

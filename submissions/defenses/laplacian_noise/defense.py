@@ -22,5 +22,7 @@ class LaplacianNoise(Defense):
     scale: float = 0.01
     """Noise norm over gradient norm."""
 
-    def protect_update(self, update: Update, model: nn.Module, generator: torch.Generator) -> Update:
+    def protect_update(
+        self, update: Update, model: nn.Module, generator: torch.Generator
+    ) -> Update:
         return with_noise(update, self.scale, laplacian, generator)

@@ -1,0 +1,96 @@
+"""What every submission must pass; the tests run it on all that are registered."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from benchmark.contract import Attack, Defense, Reconstruction, Stack
+from benchmark.errors import PluginError
+from benchmark.federation import DefendedRound, Round
+from benchmark.registry import Submission
+
+_RELATIVE, _ABSOLUTE = 1e-3, 1e-4  # pixels; float64 solves of float32 gradients
+
+
+def check_attack(submission: Submission, stack: Stack) -> list[Reconstruction]:
+    """Check that an attack keeps the contract on a stack that fits it, and return its answers.
+
+    It is frozen, takes its numbers from the observation's generator alone, answers a stack as it
+    answers each trial, leaves the observation as it is, and returns finite float32 images.
+
+    Raises:
+        PluginError: the first promise it broke.
+    """
+    attack: Attack = submission.build()
+    _check_frozen(attack, submission)
+    torch.manual_seed(1)
+    states = [seen.generator.get_state() for seen in stack]
+    before = _versions(stack)
+    together = attack.reconstruct_stack(stack)
+    _rewind(stack, states)
+    torch.manual_seed(2)  # the global stream must not matter
+    alone = [attack.reconstruct(seen) for seen in stack]
+    _rewind(stack, states)
+    if len(together) != len(stack):
+        raise PluginError(f"{submission.label}: {len(together)} answers to {len(stack)} trials")
+    if _versions(stack) != before:
+        raise PluginError(f"{submission.label}: changed the observation in place")
+    for one, other in zip(together, alone, strict=True):
+        for images in (one.images, other.images):
+            if images.dtype != torch.float32 or not bool(images.isfinite().all()):
+                raise PluginError(f"{submission.label}: images are not finite float32")
+        if not torch.allclose(one.images, other.images, _RELATIVE, _ABSOLUTE):
+            raise PluginError(f"{submission.label}: a stack and its trials differ")
+    return together
+
+
+def check_defense(submission: Submission, plain: Round, trials: Sequence[int]) -> None:
+    """Check that a defense keeps the contract on a round.
+
+    It is frozen, draws from the given generators alone, leaves victim, batch and undefended update
+    as they are, sends finite tensors shaped as parameters, and describes itself in plain words.
+
+    Raises:
+        PluginError: the first promise it broke.
+    """
+    defense: Defense = submission.build()
+    _check_frozen(defense, submission)
+    weights = {name: tensor.clone() for name, tensor in plain.victim.weights().items()}
+    clean = {t: {n: g.clone() for n, g in plain.update(t).items()} for t in trials}
+    torch.manual_seed(1)
+    first = DefendedRound(plain, defense, submission.label)
+    updates = [first.update(trial) for trial in trials]
+    torch.manual_seed(2)  # the global stream must not matter
+    again = DefendedRound(plain, defense, submission.label)
+    for trial, update in zip(trials, updates, strict=True):
+        for name, tensor in again.update(trial).items():
+            if not torch.equal(tensor, update[name]):
+                raise PluginError(f"{submission.label}: the same seed sends another {name}")
+        if any(not torch.equal(g, plain.update(trial)[n]) for n, g in clean[trial].items()):
+            raise PluginError(f"{submission.label}: changed the undefended update in place")
+        if not math.isfinite(update.norm()):
+            raise PluginError(f"{submission.label}: the update is not finite")
+    if any(not torch.equal(w, plain.victim.weights()[n]) for n, w in weights.items()):
+        raise PluginError(f"{submission.label}: changed the victim in place")
+    allowed = (str, int, float, bool, type(None))
+    if any(not isinstance(value, allowed) for value in defense.describe().values()):
+        raise PluginError(f"{submission.label}: describes itself in more than plain words")
+
+
+def _check_frozen(instance: Attack | Defense, submission: Submission) -> None:
+    parameters = getattr(type(instance), "__dataclass_params__", None)
+    if parameters is None or not parameters.frozen:
+        raise PluginError(f"{submission.label}: {type(instance).__name__} is no frozen dataclass")
+
+
+def _versions(stack: Stack) -> list[int]:
+    tensors = [*stack.model.parameters(), *(t for seen in stack for t in seen.update.values())]
+    return [tensor._version for tensor in tensors]
+
+
+def _rewind(stack: Stack, states: list[torch.Tensor]) -> None:
+    for seen, state in zip(stack, states, strict=True):
+        seen.generator.set_state(state)

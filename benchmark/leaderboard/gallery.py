@@ -1,0 +1,85 @@
+"""Pictures: the originals, and below them what each attack makes of them under each defense."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from benchmark.cell import Cell, Setting, Worker, attacked, check_applies
+from benchmark.errors import BenchmarkError, NotApplicable
+from benchmark.federation import DefendedRound, Round
+
+_SIDE, _MARGIN, _CAPTION = 1.15, 2.1, 0.24  # inches: a picture, the names, the number below
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a picture; a missing image has a word in its place."""
+
+    name: str
+    images: tuple[Tensor | None, ...]
+    captions: tuple[str, ...]
+
+
+def rows(
+    cells: Sequence[Cell], setting: Setting, plain: Round, worker: Worker, trials: Sequence[int]
+) -> list[Row]:
+    """Run cells of one protocol and seed, and return the originals and a row for each cell."""
+    originals = [plain.truths[trial].images[0] for trial in trials]
+    drawn = [Row("original", tuple(originals), ("",) * len(trials))]
+    for cell in cells:
+        defended = DefendedRound(plain, cell.defense.build(), cell.defense.label)
+        name = f"{cell.attack.label}\ndefense: {cell.defense.label.replace(',', ', ')}"
+        try:
+            check_applies(cell, setting, defended, trials[0])
+        except NotApplicable:
+            drawn.append(Row(name, (None,) * len(trials), ("not applicable",) * len(trials)))
+            continue
+        outcomes = attacked(cell, setting, defended, worker, trials)
+        images: list[Tensor | None] = []
+        captions: list[str] = []
+        for trial, outcome in zip(trials, outcomes, strict=True):
+            answer = outcome.reconstruction
+            images.append(None if answer is None else answer.images[0].clamp(0, 1))
+            captions.append(outcome.status if answer is None else "")
+            if answer is not None:
+                scores = setting.scorer.score(plain.truths[trial].images, answer.images)
+                captions[-1] = f"{scores['psnr']:.1f} dB" if scores.get("psnr") else ""
+        drawn.append(Row(name, tuple(images), tuple(captions)))
+    return drawn
+
+
+def draw(rows: Sequence[Row], output: Path) -> None:
+    """Write rows of images as a PNG file.
+
+    Raises:
+        BenchmarkError: the file cannot be written.
+    """
+    columns = len(rows[0].images)
+    width, height = _MARGIN + _SIDE * columns, (_SIDE + _CAPTION) * len(rows)
+    figure = Figure(figsize=(width, height), dpi=120, facecolor="white")
+    FigureCanvasAgg(figure)
+    for i, row in enumerate(rows):
+        top = height - i * (_SIDE + _CAPTION)
+        for j, (image, caption) in enumerate(zip(row.images, row.captions, strict=True)):
+            box = (_MARGIN + j * _SIDE + 0.04, top - _SIDE, _SIDE - 0.08, _SIDE - 0.08)
+            left, bottom, wide, high = box
+            axes = figure.add_axes((left / width, bottom / height, wide / width, high / height))
+            axes.axis("off")
+            if image is not None:
+                grey = image.shape[0] == 1
+                pixels = image[0] if grey else image.permute(1, 2, 0)
+                axes.imshow(pixels.numpy(), cmap="gray" if grey else None, vmin=0, vmax=1)
+            place = ((left + wide / 2) / width, (bottom - 0.13) / height)
+            figure.text(*place, caption, ha="center", va="center", fontsize=7, color="#444444")
+        middle = (top - _SIDE / 2) / height
+        figure.text((_MARGIN - 0.12) / width, middle, row.name, ha="right", va="center", fontsize=8)
+    try:
+        figure.savefig(output, metadata={"Software": "gradleak"})
+    except OSError as error:
+        raise BenchmarkError(f"{output}: cannot be written: {error.strerror or error}") from error

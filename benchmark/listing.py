@@ -1,0 +1,120 @@
+"""What there is: tables for `gradleak list`, whole entries for `gradleak show`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from tabulate import tabulate
+
+from benchmark.data.catalogue import CATALOGUE
+from benchmark.errors import BenchmarkError
+from benchmark.metrics import METRICS
+from benchmark.protocol import load_protocol, load_suite, protocol_files, suite_files
+from benchmark.registry import Kind, Registry
+
+Rows = tuple[list[str], list[list[object]]]
+
+
+def listing(kind: str, plugins: tuple[Path, ...]) -> str:
+    """Return a table of all there is of a kind.
+
+    Raises:
+        BenchmarkError: no such kind.
+    """
+    kinds: dict[str, Callable[[], Rows]] = {
+        "attacks": lambda: _submissions("attack", plugins),
+        "defenses": lambda: _submissions("defense", plugins),
+        "protocols": _protocols,
+        "data": _data,
+        "metrics": _metrics,
+    }
+    if kind not in kinds:
+        raise BenchmarkError(f"no list of {kind!r}; wanted {', '.join(kinds)}")
+    headers, rows = kinds[kind]()
+    return tabulate(rows, headers, tablefmt="simple", disable_numparse=True)
+
+
+def shown(name: str, plugins: tuple[Path, ...]) -> str:
+    """Return all that is known of everything with a name, as YAML documents.
+
+    Raises:
+        BenchmarkError: nothing has that name.
+    """
+    found: list[dict[str, Any]] = []
+    registry = Registry(plugins)
+    kinds: tuple[Kind, Kind] = ("attack", "defense")
+    for kind in kinds:
+        if name.split(",")[0] in registry.names(kind):
+            found += [_submission(s) for s in registry.find(kind, name)]
+    if name in protocol_files():
+        found.append({"kind": "protocol", **load_protocol(name).frozen()})
+    if name in suite_files():
+        names = [protocol.name for protocol in load_suite(name)]
+        found.append({"kind": "suite", "name": name, "protocols": names})
+    if name in CATALOGUE:
+        found.append({"kind": "data set", **_plain(vars(CATALOGUE[name]))})
+    if name in METRICS:
+        metric = METRICS[name]
+        fields = ("name", "unit", "better", "description")
+        found.append({"kind": "metric", **{field: getattr(metric, field) for field in fields}})
+    if not found:
+        raise BenchmarkError(f"nothing is called {name!r}; see gradleak list")
+    return yaml.safe_dump_all(found, sort_keys=False, allow_unicode=True, width=100).strip()
+
+
+def _submissions(kind: Kind, plugins: tuple[Path, ...]) -> Rows:
+    rows: list[list[object]] = []
+    for submission in Registry(plugins).all(kind):
+        manifest = submission.manifest
+        note = "control" if manifest.control else (manifest.paper or "")
+        rows.append([submission.label, manifest.title, note])
+    return [kind, "what it is", "source"], rows
+
+
+def _protocols() -> Rows:
+    rows: list[list[object]] = []
+    for name in protocol_files():
+        p = load_protocol(name)
+        suites = [s for s in suite_files() if any(q.name == name for q in load_suite(s))]
+        size = f"{p.trials} x {len(p.seeds)}"
+        rows.append([name, p.title, p.data.name, p.victim.architecture, size, ", ".join(suites)])
+    return ["protocol", "title", "data", "victim", "trials x seeds", "suites"], rows
+
+
+def _data() -> Rows:
+    rows: list[list[object]] = []
+    for entry in CATALOGUE.values():
+        size = ", ".join(f"{count} {split}" for split, count in entry.size.items())
+        rows.append([entry.name, entry.kind, ", ".join(entry.tier), size, entry.licence])
+    return ["data set", "kind", "tiers", "size", "licence"], rows
+
+
+def _metrics() -> Rows:
+    rows: list[list[object]] = [
+        [metric.name, metric.unit, metric.better, metric.description] for metric in METRICS.values()
+    ]
+    return ["metric", "unit", "worse for the client", "what it is"], rows
+
+
+def _submission(submission: Any) -> dict[str, Any]:  # noqa: ANN401
+    manifest = submission.manifest.model_dump(exclude={"variants"}, exclude_none=True)
+    instance = submission.build()
+    return {
+        **manifest,
+        "label": submission.label,
+        "arguments": _plain(vars(instance)),
+        "folder": str(submission.folder),
+        "source digest": submission.digest,
+        "documentation": (instance.__doc__ or "").strip(),
+    }
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401  (any data, to what YAML writes plainly)
+    if isinstance(value, dict) or hasattr(value, "items"):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(each) for each in value]
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)

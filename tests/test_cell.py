@@ -1,0 +1,170 @@
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from benchmark.cell import Outcome, stacks
+from benchmark.contract import Reconstruction
+
+MISBEHAVIOUR = {
+    "raise ValueError('boom\\nand more')": ("failed", "ValueError: boom (attack.py:"),
+    "while True: pass": ("timed_out", "passed its limit of 0.2 s a trial"),
+    "time.sleep(9)": ("timed_out", "passed its limit of 0.2 s a trial"),
+    "return Reconstruction(grey(seen).images * torch.nan)": ("failed", "not finite"),
+    "return Reconstruction(grey(seen).images / 0)": ("failed", "not finite"),
+    "return Reconstruction(grey(seen).images[..., :4])": ("failed", "(1, 1, 8, 4); wanted (1, 1, 8"),
+    "return Reconstruction(grey(seen).images.double())": ("failed", "torch.float64; wanted"),
+    "return Reconstruction([0.5])": ("failed", "type list; wanted a tensor"),
+    "return grey(seen).images": ("failed", "returned a Tensor; wanted a Reconstruction"),
+    "return None": ("failed", "returned a NoneType; wanted a Reconstruction"),
+    "seen.update['head.bias'].zero_(); return grey(seen)": ("failed", "changed the observation"),
+    "next(seen.model.parameters()).data; seen.model.mean.add_(1); return grey(seen)": (
+        "failed",
+        "changed the observation",
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "said"), MISBEHAVIOUR.items(), ids=lambda x: str(x)[:40])
+def test_misbehaviour_is_recorded_in_one_line_and_counts_as_the_prior(plugin, bench, body, said):
+    made = bench(plugin("bad", body), budget={"seconds": 0.2, "memory_mib": 256})
+    records = made.run("bad", trials=2)
+    status, reason = said
+    assert [record.status for record in records] == [status] * 2
+    assert all(reason in record.reason and "\n" not in record.reason for record in records)
+    fresh = bench().run("prior_only", trials=2)
+    assert [record.metrics for record in records] == [record.metrics for record in fresh]
+
+
+def test_one_crash_leaves_the_other_trials_alone(plugin, bench):
+    body = "if len(CALLS) == 2: raise RuntimeError('this one')\nreturn grey(seen)"
+    records = bench(plugin("bad", body)).run("bad")
+    assert [record.status for record in records] == ["completed", "failed", "completed"]
+    assert "this one" in records[1].reason
+
+
+def test_a_stack_that_fails_is_run_again_trial_by_trial_on_the_same_draws(plugin, bench):
+    stacked = """
+    def reconstruct_stack(self, stack):
+        answers = [self.reconstruct(seen) for seen in stack]
+        if len(stack) > 1: raise RuntimeError
+        return answers"""
+    body = "return Reconstruction(torch.rand(1, 1, 8, 8, generator=seen.generator))"
+    plugin("alone", body)
+    plugins = plugin("stacked", body + stacked)
+    made = bench(plugins)
+    (again,), (once,) = (made.registry.find("attack", name) for name in ("stacked", "alone"))
+    assert [r.status for r in made.run("stacked")] == ["completed"] * 3
+    answers = [_draw(made, submission) for submission in (again, once)]
+    assert torch.equal(*answers)
+
+
+def _draw(made, submission):
+    from benchmark.cell import Cell, attacked
+    from benchmark.running.inprocess import InProcess
+
+    class Renamed(InProcess):
+        """Runs a submission on the stack of another name: the name decides the draws."""
+
+        def reconstruct(self, _, stack):
+            return super().reconstruct(submission, stack)
+
+    cell = made.cell("alone")
+    assert isinstance(cell, Cell)
+    outcomes = attacked(cell, made.setting, made.defended(cell), Renamed(), range(3))
+    return torch.stack([outcome.reconstruction.images for outcome in outcomes])
+
+
+def test_oracle_hits_the_ceiling_and_the_wrong_update_does_not(bench):
+    made = bench()
+    assert all(record.metrics["mse"] == 0 for record in made.run("oracle"))
+    assert all(record.metrics["mse"] > 0 for record in made.run("wrong_update"))
+
+
+def test_ungranted_need_makes_the_cell_not_applicable_with_the_reason(bench):
+    made = bench(threat={"grants": ["batch_size"]})
+    (record,) = made.run("prior_only")
+    assert (record.status, record.trial) == ("not_applicable", None)
+    assert record.reason == "needs data_statistics, which the protocol does not grant"
+    assert set(record.metrics.values()) == {None}
+
+
+def test_labels_not_granted_are_withheld_from_the_attack(plugin, bench):
+    made = bench(plugin("peeks", "seen.labels\nreturn grey(seen)"))
+    assert "labels is not granted" in made.run("peeks")[0].reason
+
+
+def test_truth_is_withheld_from_all_but_controls(plugin, bench):
+    source = (
+        "from dataclasses import dataclass\n"
+        "from benchmark.api import Attack, Grant, Reconstruction\n"
+        "@dataclass(frozen=True)\n"
+        "class Plugin(Attack):\n"
+        "    needs = frozenset({Grant.TRUTH})\n"
+        "    def reconstruct(self, seen):\n"
+        "        return Reconstruction(seen.knowledge.require(Grant.TRUTH))\n"
+    )
+    (record,) = bench(plugin("thief", source=source)).run("thief")
+    assert record.status == "not_applicable"
+
+
+def test_record_says_what_made_it(bench):
+    made = bench()
+    record = made.run("random", "gaussian_noise,scale=0.01", trials=1)[0]
+    assert (record.protocol, record.protocol_digest) == ("tiny", made.protocol.digest)
+    assert (record.defense, record.defense_arguments) == (
+        "gaussian_noise,scale=0.01",
+        {"scale": 0.01},
+    )
+    assert (record.attack, record.attack_arguments, record.control) == ("random", {}, True)
+    assert (record.seed, record.trial, record.status, record.reason) == (0, 0, "completed", None)
+    assert set(record.metrics) == {"psnr", "mse"}
+    assert record.seconds > 0
+    assert record.gradient_evaluations == 0
+    assert record.provenance == made.provenance
+
+
+def test_crashing_defense_is_recorded_as_failed_by_its_name(plugin, bench):
+    source = (
+        "from dataclasses import dataclass\n"
+        "from benchmark.api import Defense\n"
+        "@dataclass(frozen=True)\n"
+        "class Broken(Defense):\n"
+        "    def protect_update(self, update, model, generator):\n"
+        "        raise KeyError('head')\n"
+    )
+    folder = plugin("broken", source=source, kind="defense", entry="attack:Broken")
+    records = bench(folder).run("random", "broken")
+    assert [record.status for record in records] == ["failed"] * 3
+    assert records[0].reason == "defense broken: KeyError: 'head'"
+
+
+def test_every_attack_meets_the_same_trials(bench):
+    made = bench()
+    cells = [made.cell(name, "gaussian_noise,scale=0.01") for name in ("random", "prior_only")]
+    first, second = (made.defended(cell) for cell in cells)
+    assert torch.equal(first.update(1)["head.bias"], second.update(1)["head.bias"])
+
+
+def test_stacks_are_cut_at_fixed_places_whatever_is_due():
+    def plain(weight_bytes):
+        weights = {"w": SimpleNamespace(nbytes=weight_bytes)}
+        return SimpleNamespace(victim=SimpleNamespace(weights=lambda: weights))
+
+    half = plain(2**29)  # two updates fill a stack
+    assert stacks(range(5), 5, half) == [[0, 1], [2, 3], [4]]
+    assert stacks([1, 2, 4], 5, half) == [[1], [2], [4]]
+    assert stacks([3, 2], 5, half) == [[3, 2]]
+    assert stacks(range(2), 2, plain(2**40)) == [[0], [1]]
+    assert [len(stack) for stack in stacks(range(70), 70, plain(1))] == [32, 32, 6]
+
+
+def test_worker_answers_are_judged_not_trusted(bench):
+    class Liar:
+        def reconstruct(self, submission, stack):
+            answer = Reconstruction(torch.full((1, 1, 8, 8), torch.nan))
+            return [Outcome(answer, "completed", None, 1.0, 2)] * len(stack)
+
+    records = bench().run("random", worker=Liar())
+    assert {record.status for record in records} == {"failed"}
+    assert records[0].seconds == 1.0
