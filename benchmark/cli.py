@@ -177,9 +177,8 @@ def _warn(line: str) -> None:
 
 def _mirror(given: Path | None) -> Path | None:
     """Return the mirror's folder: the option, else the environment."""
-    named = given or (
-        Path(os.environ["GRADLEAK_DATA"]) if os.environ.get("GRADLEAK_DATA") else None
-    )
+    environment = os.environ.get("GRADLEAK_DATA")
+    named = given or (Path(environment) if environment else None)
     if named is not None and not named.is_dir():
         raise BenchmarkError(f"{named}: no such folder; --data wants a mirror of data sets")
     return named

@@ -198,7 +198,7 @@ def trials(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
         index=["defense", *UNIT], columns="attack", values=metric
     )
     wide = wide.reindex(columns=sorted({*frame["attack"], PRIOR}))
-    place = pd.Series(list(wide.index.droplevel(["trial"])), index=wide.index)
+    place = pd.Series([unit[:2] for unit in wide.index], index=wide.index)
     verdicts = frame[frame["attack"].isin(contenders)].set_index(["defense", "seed"])
     declined = verdicts[verdicts["status"] == "not_applicable"]["attack"]
     for attack in sorted(set(declined)):

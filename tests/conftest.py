@@ -1,19 +1,23 @@
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 
-from benchmark.cell import Cell, Setting, run_cell
+from benchmark.cell import Cell, Outcome, Setting, run_cell
 from benchmark.cli import main
 from benchmark.federation import DefendedRound
 from benchmark.protocol import load_protocol
 from benchmark.records import Provenance, read_folder
 from benchmark.registry import Registry
 from benchmark.running.inprocess import InProcess
+from benchmark.seeds import generator
+from benchmark.victims import Victim, VictimSpec, build
 
 TINY = {
     "name": "tiny",
@@ -47,6 +51,13 @@ class Plugin(Attack):
         CALLS.append(1)
         {body}
 """
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Keep benchmarks in this process: pytest-benchmark times nothing under xdist."""
+    if config.getoption("benchmark_only"):
+        config.option.numprocesses, config.option.dist = 0, "no"
 
 
 @dataclass(frozen=True)
@@ -120,7 +131,7 @@ def numbers() -> Callable[..., dict]:
     return read
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def provenance() -> Provenance:
     return Provenance(commit=None, dirty=None, versions={}, hardware="a processor")
 
@@ -129,8 +140,6 @@ class Bench:
     """Runs single cells of one protocol without a command line."""
 
     def __init__(self, path: Path, plugins: Path | None, provenance: Provenance) -> None:
-        import torch
-
         self.protocol = load_protocol(str(path))
         self.registry = Registry([plugins] if plugins else [])
         self.setting = Setting.load(self.protocol, None, torch.device("cpu"))
@@ -138,7 +147,10 @@ class Bench:
         self.provenance = provenance
 
     def cell(self, attack: str, defense: str = "none") -> Cell:
-        (a,), (d,) = self.registry.find("attack", attack), self.registry.find("defense", defense)[:1]
+        (a,), (d,) = (
+            self.registry.find("attack", attack),
+            self.registry.find("defense", defense)[:1],
+        )
         return Cell(self.protocol, d, a, self.protocol.seeds[0])
 
     def defended(self, cell: Cell) -> DefendedRound:
@@ -162,3 +174,56 @@ def bench(tiny, provenance) -> Callable[..., Bench]:
         return Bench(tiny(**changes), plugins, provenance)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def quick(provenance) -> Callable[[str], Bench]:
+    """Make a bench of a protocol of the repository, once a process."""
+    return cache(lambda name: Bench(name, None, provenance))
+
+
+class Keeper:
+    """A worker that keeps what an attack would see, and answers nothing."""
+
+    stack = None
+
+    def reconstruct(self, submission, stack):
+        self.stack = stack
+        return [Outcome(None, "failed", "kept", 0.0, None)] * len(stack)
+
+
+@pytest.fixture(scope="session")
+def seen_by() -> Callable[..., Any]:
+    """Return what an attack sees of a cell; None where it is not applicable."""
+
+    def see(bench: Bench, attack: str, defense: str = "none", trials: int = 2) -> Any:
+        keeper = Keeper()
+        bench.run(attack, defense, keeper, trials)
+        return keeper.stack
+
+    return see
+
+
+@pytest.fixture(scope="session")
+def make_victim() -> Callable[..., Victim]:
+    """Make a victim, april_b on grey images of 28 px where nothing else is said."""
+
+    def make(architecture="april_b", *, seed=0, channels=1, size=28, classes=10, **settings):
+        spec = VictimSpec(
+            architecture=architecture,
+            channels=channels,
+            size=size,
+            classes=classes,
+            mean=(0.4,) * channels,
+            std=(0.25,) * channels,
+            **settings,
+        )
+        return build(spec, generator(seed, "victim"))
+
+    return make
+
+
+@pytest.fixture
+def draw() -> torch.Generator:
+    """Return a generator, the same for every test."""
+    return torch.Generator().manual_seed(0)

@@ -18,10 +18,7 @@ MISBEHAVIOUR = {
     "return grey(seen).images": ("failed", "returned a Tensor; wanted a Reconstruction"),
     "return None": ("failed", "returned a NoneType; wanted a Reconstruction"),
     "seen.update['head.bias'].zero_(); return grey(seen)": ("failed", "changed the observation"),
-    "next(seen.model.parameters()).data; seen.model.mean.add_(1); return grey(seen)": (
-        "failed",
-        "changed the observation",
-    ),
+    "seen.model.mean.add_(1); return grey(seen)": ("failed", "changed the observation in place"),
 }
 
 
@@ -41,38 +38,6 @@ def test_one_crash_leaves_the_other_trials_alone(plugin, bench):
     records = bench(plugin("bad", body)).run("bad")
     assert [record.status for record in records] == ["completed", "failed", "completed"]
     assert "this one" in records[1].reason
-
-
-def test_a_stack_that_fails_is_run_again_trial_by_trial_on_the_same_draws(plugin, bench):
-    stacked = """
-    def reconstruct_stack(self, stack):
-        answers = [self.reconstruct(seen) for seen in stack]
-        if len(stack) > 1: raise RuntimeError
-        return answers"""
-    body = "return Reconstruction(torch.rand(1, 1, 8, 8, generator=seen.generator))"
-    plugin("alone", body)
-    plugins = plugin("stacked", body + stacked)
-    made = bench(plugins)
-    (again,), (once,) = (made.registry.find("attack", name) for name in ("stacked", "alone"))
-    assert [r.status for r in made.run("stacked")] == ["completed"] * 3
-    answers = [_draw(made, submission) for submission in (again, once)]
-    assert torch.equal(*answers)
-
-
-def _draw(made, submission):
-    from benchmark.cell import Cell, attacked
-    from benchmark.running.inprocess import InProcess
-
-    class Renamed(InProcess):
-        """Runs a submission on the stack of another name: the name decides the draws."""
-
-        def reconstruct(self, _, stack):
-            return super().reconstruct(submission, stack)
-
-    cell = made.cell("alone")
-    assert isinstance(cell, Cell)
-    outcomes = attacked(cell, made.setting, made.defended(cell), Renamed(), range(3))
-    return torch.stack([outcome.reconstruction.images for outcome in outcomes])
 
 
 def test_oracle_hits_the_ceiling_and_the_wrong_update_does_not(bench):

@@ -14,7 +14,8 @@ from benchmark.cell import Cell, Setting, Worker, attacked, check_applies
 from benchmark.errors import BenchmarkError, NotApplicable
 from benchmark.federation import DefendedRound, Round
 
-_SIDE, _MARGIN, _CAPTION = 1.15, 2.1, 0.24  # inches: a picture, the names, the number below
+_SIDE, _CAPTION, _EMPTY = 1.15, 0.24, 0.42  # inches: a picture, the number below, a row of none
+_MARGIN, _LETTER = 0.3, 0.06  # inches: beside the names, and for each of their letters
 
 
 @dataclass(frozen=True)
@@ -61,24 +62,28 @@ def draw(rows: Sequence[Row], output: Path) -> None:
         BenchmarkError: the file cannot be written.
     """
     columns = len(rows[0].images)
-    width, height = _MARGIN + _SIDE * columns, (_SIDE + _CAPTION) * len(rows)
+    margin = _MARGIN + _LETTER * max(len(line) for row in rows for line in row.name.split("\n"))
+    heights = [_SIDE + _CAPTION if any(i is not None for i in r.images) else _EMPTY for r in rows]
+    width, height = margin + _SIDE * columns, sum(heights)
     figure = Figure(figsize=(width, height), dpi=120, facecolor="white")
     FigureCanvasAgg(figure)
     for i, row in enumerate(rows):
-        top = height - i * (_SIDE + _CAPTION)
+        top = height - sum(heights[:i])
+        side = heights[i] - _CAPTION
         for j, (image, caption) in enumerate(zip(row.images, row.captions, strict=True)):
-            box = (_MARGIN + j * _SIDE + 0.04, top - _SIDE, _SIDE - 0.08, _SIDE - 0.08)
-            left, bottom, wide, high = box
-            axes = figure.add_axes((left / width, bottom / height, wide / width, high / height))
-            axes.axis("off")
+            left, bottom, wide = margin + j * _SIDE + 0.04, top - side, _SIDE - 0.08
             if image is not None:
+                box = (left / width, bottom / height, wide / width, wide / height)
+                axes = figure.add_axes(box)
+                axes.axis("off")
                 grey = image.shape[0] == 1
                 pixels = image[0] if grey else image.permute(1, 2, 0)
                 axes.imshow(pixels.numpy(), cmap="gray" if grey else None, vmin=0, vmax=1)
-            place = ((left + wide / 2) / width, (bottom - 0.13) / height)
+            under = bottom - 0.13 if image is not None else top - side / 2
+            place = ((left + wide / 2) / width, under / height)
             figure.text(*place, caption, ha="center", va="center", fontsize=7, color="#444444")
-        middle = (top - _SIDE / 2) / height
-        figure.text((_MARGIN - 0.12) / width, middle, row.name, ha="right", va="center", fontsize=8)
+        middle = (top - side / 2) / height
+        figure.text((margin - 0.12) / width, middle, row.name, ha="right", va="center", fontsize=8)
     try:
         figure.savefig(output, metadata={"Software": "gradleak"})
     except OSError as error:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import torch
 from rich.console import Console
-from rich.table import Table
+from tabulate import tabulate
 
 from benchmark import records
-from benchmark.cell import Worker
+from benchmark.cell import Cell, Worker
 from benchmark.errors import BenchmarkError, ProtocolError
 from benchmark.protocol import load_suite
 from benchmark.registry import Registry, Submission
@@ -63,7 +63,7 @@ def carry_out(order: Order, *, only_plan: bool) -> int:
     line = f"{order.suite}: {cells} cells, {len(left)} due with {trials} trials"
     console.print(line, markup=False, soft_wrap=True)
     if only_plan:
-        _print_plan(due, order.results, console)
+        _print_plan(left)
         return 0
     records.check_writable(order.results)
     with ExitStack() as stack:
@@ -115,15 +115,13 @@ def _groups(order: Order) -> list[Group]:
     return groups(protocols, defenses, attacks, order.seeds, order.trials)
 
 
-def _print_plan(due: list[Group], results: Path, console: Console) -> None:
-    table = Table("protocol", "defense", "attack", "seed", "trials due", box=None)
-    for group in due:
-        for seed in group.seeds:
-            for cell, trials in due_cells(group, results, seed):
-                names = (cell.protocol.name, cell.defense.label, cell.attack.label)
-                table.add_row(*names, str(seed), str(len(trials)))
-    if table.row_count:
-        console.print(table)
+def _print_plan(left: list[tuple[Cell, list[int]]]) -> None:
+    rows = [
+        (cell.protocol.name, cell.defense.label, cell.attack.label, cell.seed, len(trials))
+        for cell, trials in left
+    ]
+    if rows:
+        print(tabulate(rows, ["protocol", "defense", "attack", "seed", "trials due"]))
 
 
 def _report(tally: Tally, order: Order, console: Console) -> int:
@@ -137,6 +135,8 @@ def _report(tally: Tally, order: Order, console: Console) -> int:
         say(f"failed: {name}: {len(reasons)} trials: {reasons[0]}")
         failed.setdefault(name.split(" x ")[-1], reasons[0])
     say(f"{tally.records} records written to {order.results}")
+    if tally.records:
+        say(f"next: gradleak leaderboard --results {order.results}")
     for path in sorted(order.results.glob("*/*/*.jsonl")) if tally.records else []:
         for line in records.read_file(path).damaged:
             print(f"gradleak: {line}", file=sys.stderr)

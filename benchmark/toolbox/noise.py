@@ -11,7 +11,8 @@ from torch import Tensor
 
 from benchmark.contract import Update
 
-_THREADS = ThreadPoolExecutor(os.cpu_count())  # kept: new threads cost more than they save
+# Kept, since new threads cost more than they save; one core each, so that they do not compete.
+_THREADS = ThreadPoolExecutor(os.cpu_count(), initializer=torch.set_num_threads, initargs=(1,))
 Draw = Callable[[torch.Size, torch.Generator], Tensor]
 
 

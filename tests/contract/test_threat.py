@@ -1,0 +1,72 @@
+from itertools import chain, combinations
+
+import pytest
+import torch
+from torch import nn
+
+from benchmark.contract import (
+    CONTROL_GRANTS,
+    Budget,
+    DataStatistics,
+    Grant,
+    ThreatModel,
+    Update,
+    observe,
+)
+from benchmark.errors import ProtocolError
+
+OPEN = sorted(set(Grant) - CONTROL_GRANTS)
+SUBSETS = list(chain.from_iterable(combinations(OPEN, n) for n in range(len(OPEN) + 1)))
+FACTS = {
+    "batch_size": 3,
+    "labels": torch.tensor([1, 2, 3]),
+    "data_statistics": DataStatistics(torch.zeros(1, 2, 2), torch.zeros(1), torch.ones(1)),
+}
+
+
+def seen_under(grants, **more):
+    return observe(
+        ThreatModel(grants=frozenset(grants)),
+        update=Update({"a": torch.ones(1)}),
+        model=nn.Linear(1, 1),
+        budget=Budget(1, 1),
+        generator=torch.Generator(),
+        defense={"name": "none"},
+        **FACTS,
+        **more,
+    )
+
+
+@pytest.mark.parametrize("grants", SUBSETS, ids=lambda grants: "+".join(grants) or "nothing")
+def test_door_lets_through_what_is_granted_and_nothing_else(grants):
+    known = seen_under(grants).knowledge
+    for grant in Grant:
+        wanted = FACTS[grant.value] if grant in grants else None
+        assert getattr(known, grant.value) is wanted
+
+
+def test_defense_is_always_described_by_a_copy():
+    said = {"name": "none"}
+    known = seen_under([]).knowledge
+    said["name"] = "other"
+    assert known.defense == {"name": "none"}
+
+
+@pytest.mark.parametrize("grant", sorted(CONTROL_GRANTS))
+def test_no_threat_model_grants_what_is_for_controls(grant):
+    with pytest.raises(ProtocolError, match=f"cannot grant {grant.value}$"):
+        ThreatModel(grants=frozenset({grant, Grant.LABELS}))
+
+
+def test_control_is_given_its_facts_apart():
+    truth = torch.ones(3, 1, 2, 2)
+    known = seen_under([], control={Grant.TRUTH: truth}).knowledge
+    assert known.truth is truth
+    assert known.other_update is None
+    assert known.labels is None
+
+
+def test_threat_model_is_said_in_words():
+    assert str(ThreatModel()) == "honest-but-curious server, granted nothing"
+    granted = ThreatModel(grants=frozenset({Grant.LABELS, Grant.BATCH_SIZE}))
+    assert str(granted).endswith("granted batch_size, labels")

@@ -1,0 +1,87 @@
+import pytest
+import torch
+from safetensors import safe_open
+
+from benchmark.contract import Reconstruction, Update
+from benchmark.errors import PluginError
+from benchmark.running.exchange import (
+    load_model,
+    load_observation,
+    load_reconstruction,
+    save_model,
+    save_observation,
+    save_reconstruction,
+)
+
+CPU = torch.device("cpu")
+
+
+def names(path):
+    with safe_open(path, framework="pt") as file:
+        return set(file.keys())
+
+
+@pytest.mark.parametrize("defense", ["none", "fixed_position", "narrow_width"])
+def test_model_crosses_bit_by_bit(bench, seen_by, tmp_path, defense):
+    model = seen_by(bench(), "random", defense).model
+    save_model(model, tmp_path / "model")
+    there = load_model(tmp_path / "model", CPU)
+    images = torch.rand(2, 1, 8, 8)
+    assert torch.equal(there(images), model(images))
+    assert there.spec == model.spec
+    assert list(there.weights()) == list(model.weights())
+
+
+def test_observation_crosses_bit_by_bit(bench, seen_by, tmp_path):
+    seen = seen_by(bench(threat={"grants": ["labels", "data_statistics"]}), "random")[1]
+    save_observation(seen, tmp_path / "seen")
+    there = load_observation(tmp_path / "seen", seen.model, CPU)
+    assert list(there.update) == list(seen.update)
+    assert all(torch.equal(there.update[name], tensor) for name, tensor in seen.update.items())
+    assert torch.equal(there.labels, seen.labels)
+    assert torch.equal(there.data_statistics.mean_image, seen.data_statistics.mean_image)
+    assert there.knowledge.batch_size is None
+    assert there.knowledge.defense == seen.knowledge.defense
+    assert there.budget == seen.budget
+    draws = [torch.rand(4, generator=each.generator) for each in (there, seen)]
+    assert torch.equal(*draws)
+
+
+def test_facts_not_granted_are_not_in_the_file(bench, seen_by, tmp_path):
+    made = bench(threat={"grants": ["batch_size"]})
+    seen = seen_by(made, "random")[0]
+    save_observation(seen, tmp_path / "seen")
+    assert names(tmp_path / "seen") == {"generator"} | {f"update/{name}" for name in seen.update}
+    content = (tmp_path / "seen").read_bytes()
+    assert made.round.truths[0].images.numpy().tobytes() not in content
+
+
+@pytest.mark.parametrize("attack", ["oracle", "wrong_update"])
+def test_facts_for_controls_cross(bench, seen_by, tmp_path, attack):
+    known = seen_by(bench(), attack)[0]
+    save_observation(known, tmp_path / "seen")
+    there = load_observation(tmp_path / "seen", known.model, CPU).knowledge
+    if attack == "oracle":
+        assert torch.equal(there.truth, known.knowledge.truth)
+    else:
+        assert isinstance(there.other_update, Update)
+        other = known.knowledge.other_update
+        assert all(torch.equal(there.other_update[name], each) for name, each in other.items())
+
+
+def test_reconstruction_crosses_as_it_is(tmp_path):
+    whole = torch.tensor([[0.5, torch.nan, -torch.inf, 7.0]], requires_grad=True)
+    save_reconstruction(Reconstruction(whole.T, 12), tmp_path / "answer")
+    there = load_reconstruction(tmp_path / "answer")
+    assert torch.equal(there.images.nan_to_num(9), whole.T.detach().nan_to_num(9))
+    assert there.gradient_evaluations == 12
+
+
+def test_images_that_are_no_tensor_do_not_cross(tmp_path):
+    with pytest.raises(PluginError, match="type list; wanted a tensor"):
+        save_reconstruction(Reconstruction([1.0]), tmp_path / "answer")
+
+
+def test_model_that_is_no_victim_does_not_cross(tmp_path):
+    with pytest.raises(PluginError, match="a Linear cannot cross"):
+        save_model(torch.nn.Linear(1, 1), tmp_path / "model")

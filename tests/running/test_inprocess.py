@@ -1,0 +1,104 @@
+import time
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from benchmark.contract import Attack, Reconstruction
+from benchmark.running.inprocess import OutOfTime, attempt
+
+
+@dataclass(frozen=True)
+class Draws(Attack):
+    """Answers with noise, trial by trial."""
+
+    def reconstruct(self, seen):
+        return Reconstruction(torch.rand(1, 1, 8, 8, generator=seen.generator))
+
+
+@dataclass(frozen=True)
+class CrashesTogether(Draws):
+    """Draws the same numbers, but fails on more than one trial."""
+
+    def reconstruct_stack(self, stack):
+        answers = [self.reconstruct(seen) for seen in stack]
+        if len(stack) > 1:
+            raise RuntimeError("together")
+        return answers
+
+
+@dataclass(frozen=True)
+class Answers(Draws):
+    """Answers a stack with whatever it holds."""
+
+    answer: object
+
+    def reconstruct_stack(self, stack):
+        return self.answer
+
+
+def images(outcomes):
+    return torch.stack([outcome.reconstruction.images for outcome in outcomes])
+
+
+def test_failed_stack_is_run_again_trial_by_trial_on_the_same_draws(bench, seen_by):
+    again = attempt(CrashesTogether(), seen_by(bench(), "random"))
+    once = attempt(Draws(), seen_by(bench(), "random"))
+    assert [outcome.status for outcome in again] == ["completed"] * 2
+    assert torch.equal(images(again), images(once))
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ([], "returned 0 for 1 trials"),
+        ((1, 2), "returned tuple for 1 trials"),
+        ([None] * 2, "returned 2 for 1 trials"),
+        (["image"], "returned a str; wanted a Reconstruction"),
+    ],
+)
+def test_stack_answers_are_checked(bench, seen_by, answer, said):
+    (outcome,) = attempt(Answers(answer), seen_by(bench(), "random")[:1])
+    assert outcome.status == "failed"
+    assert outcome.reason.startswith(said)
+
+
+def test_limit_cannot_be_swallowed_by_the_method(bench, seen_by):
+    class Stubborn(Draws):
+        def reconstruct(self, seen):
+            while True:
+                try:
+                    time.sleep(0.01)
+                except Exception:
+                    continue
+
+    stack = seen_by(bench(budget={"seconds": 0.2, "memory_mib": 1}), "random")[:1]
+    (outcome,) = attempt(Stubborn(), stack)
+    assert outcome.status == "timed_out"
+    assert 0.15 < outcome.seconds < 1
+    assert not issubclass(OutOfTime, Exception)
+
+
+def test_seconds_are_those_of_the_trial(bench, seen_by):
+    class Slower(Draws):
+        def reconstruct(self, seen):
+            time.sleep(0.1 if slow.pop() else 0)
+            return super().reconstruct(seen)
+
+    slow = [True, False]
+    seconds = [outcome.seconds for outcome in attempt(Slower(), seen_by(bench(), "random"))]
+    assert seconds[1] > 0.1 > seconds[0]
+
+
+def test_alarm_is_given_back(bench, seen_by):
+    import signal
+
+    def mine(number, frame): ...
+
+    before = signal.signal(signal.SIGALRM, mine)
+    try:
+        attempt(Draws(), seen_by(bench(), "random"))
+        assert signal.getsignal(signal.SIGALRM) is mine
+        assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    finally:
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,94 @@
+"""The direction of imports: a file imports from smaller numbers, or from its own folder."""
+
+import ast
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+LAYERS = (
+    ("errors", "seeds"),
+    ("contract",),
+    ("toolbox", "metrics", "data", "victims"),
+    ("protocol", "registry", "federation", "records"),
+    ("api", "stats", "listing", "published"),
+    ("cell",),
+    ("running", "leaderboard", "conformance"),
+    ("cli",),
+)
+NUMBER = {name: number for number, names in enumerate(LAYERS) for name in names}
+EXCEPTIONS = {
+    "registry imports records",  # for the type Scalar alone
+}
+NAMED = {  # what the board must know: the floor of every score, and the column undefended
+    ("stats.py", "prior_only"),
+    ("cli.py", "none"),
+    ("leaderboard/part.py", "none"),
+}
+
+
+def sources(folder):
+    files = sorted((ROOT / folder).rglob("*.py"))
+    assert files
+    return files
+
+
+def imports(path):
+    """Return the modules a file imports anywhere in it, for type checking too."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}: a relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def part(path):
+    return path.relative_to(ROOT / "benchmark").parts[0].removesuffix(".py")
+
+
+def test_every_part_of_the_benchmark_has_a_layer():
+    parts = {part(path) for path in sources("benchmark")} - {"__init__"}
+    assert parts <= set(NUMBER)
+
+
+def test_imports_go_to_smaller_numbers():
+    upward = set()
+    for path in sources("benchmark"):
+        for module in imports(path):
+            package, _, rest = module.partition(".")
+            other = rest.split(".")[0]
+            if package == "benchmark" and other != part(path):
+                assert other in NUMBER, f"{path}: imports {module}"
+                if NUMBER[other] >= NUMBER[part(path)]:
+                    upward.add(f"{part(path)} imports {other}")
+    assert upward == EXCEPTIONS
+
+
+def test_the_benchmark_imports_no_submission():
+    for path in sources("benchmark"):
+        assert not [name for name in imports(path) if name.split(".")[0] == "submissions"], path
+
+
+def test_submissions_import_only_the_api_the_toolbox_and_one_another():
+    allowed = ("benchmark.api.", "benchmark.toolbox.")
+    for path in sources("submissions"):
+        ours = [name for name in imports(path) if name.split(".")[0] == "benchmark"]
+        assert not [name for name in ours if not name.startswith(allowed)], path
+
+
+@pytest.mark.parametrize("kind", ["attack", "defense"])
+def test_the_benchmark_names_no_submission_but_where_the_board_needs_it(kind):
+    manifests = [yaml.safe_load(p.read_text()) for p in ROOT.glob("submissions/*/*/*.yaml")]
+    names = {each["name"] for each in manifests if each["kind"] == kind}
+    names -= {"random"}  # also how a victim's weights may start
+    assert names
+    for path in sources("benchmark"):
+        constants = {
+            node.value
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        }
+        where = path.relative_to(ROOT / "benchmark").as_posix()
+        assert {(where, name) for name in names & constants} <= NAMED
