@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from hypothesis import settings
 
 from benchmark.cell import Cell, Outcome, Setting, run_cell
 from benchmark.cli import main
@@ -18,6 +19,10 @@ from benchmark.registry import Registry
 from benchmark.running.inprocess import InProcess
 from benchmark.seeds import generator
 from benchmark.victims import Victim, VictimSpec, build
+
+# no deadline: the first call of a decomposition loads libraries
+settings.register_profile("steady", deadline=None, derandomize=True, max_examples=50)
+settings.load_profile("steady")
 
 TINY = {
     "name": "tiny",
@@ -86,7 +91,7 @@ def tiny(tmp_path) -> Callable[..., Path]:
 def plugin(tmp_path) -> Callable[..., Path]:
     """Write an attack with this body (or this whole source) and return the folder of them all."""
 
-    def write(name: str, body: str = "", source: str | None = None, **manifest: Any) -> Path:
+    def write(name: str, /, body: str = "", source: str | None = None, **manifest: Any) -> Path:
         folder = tmp_path / "plugins" / name
         folder.mkdir(parents=True, exist_ok=True)
         said = {"name": name, "kind": "attack", "entry": "attack:Plugin", "title": name}

@@ -12,7 +12,10 @@ MISBEHAVIOUR = {
     "time.sleep(9)": ("timed_out", "passed its limit of 0.2 s a trial"),
     "return Reconstruction(grey(seen).images * torch.nan)": ("failed", "not finite"),
     "return Reconstruction(grey(seen).images / 0)": ("failed", "not finite"),
-    "return Reconstruction(grey(seen).images[..., :4])": ("failed", "(1, 1, 8, 4); wanted (1, 1, 8"),
+    "return Reconstruction(grey(seen).images[..., :4])": (
+        "failed",
+        "(1, 1, 8, 4); wanted (1, 1, 8",
+    ),
     "return Reconstruction(grey(seen).images.double())": ("failed", "torch.float64; wanted"),
     "return Reconstruction([0.5])": ("failed", "type list; wanted a tensor"),
     "return grey(seen).images": ("failed", "returned a Tensor; wanted a Reconstruction"),

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from benchmark.registry import Registry
 
@@ -13,26 +13,23 @@ ATTACKS = [s.label for s in REGISTRY.all("attack") if not s.manifest.control]
 DEFENSES = [s.label for s in REGISTRY.all("defense")]
 
 
-def tensors(thing, met):
+def tensors(thing):
     """Return every tensor that can be reached from an object by its fields and its items."""
-    if id(thing) in met or isinstance(thing, (str, bytes, type)):
-        return
-    met[id(thing)] = thing  # kept alive, or an id could come back
-    if isinstance(thing, Tensor):
-        yield thing
-        yield from tensors(thing.grad, met)
-        yield from tensors(thing.grad_fn, met)
-        return
-    if isinstance(thing, nn.Module):
-        yield from tensors(list(thing.modules())[1:], met)
-    if isinstance(thing, Mapping):
-        yield from tensors(list(thing.values()), met)
-    elif isinstance(thing, Iterable):
-        for item in thing:
-            yield from tensors(item, met)
-    yield from tensors(list(getattr(thing, "__dict__", {}).values()), met)
-    if callable(thing) and getattr(thing, "__closure__", None):
-        yield from tensors([cell.cell_contents for cell in thing.__closure__], met)
+    due, met = [thing], {}
+    while due:
+        thing = due.pop()
+        if id(thing) in met or isinstance(thing, (str, bytes, type)):
+            continue
+        met[id(thing)] = thing  # kept alive, or an id could come back
+        if isinstance(thing, Tensor):
+            due += [thing.grad, thing.grad_fn]
+            yield thing
+        elif isinstance(thing, Mapping):
+            due += thing.values()
+        elif isinstance(thing, Iterable):
+            due += thing
+        due += getattr(thing, "__dict__", {}).values()
+        due += [cell.cell_contents for cell in getattr(thing, "__closure__", None) or ()]
 
 
 def same(one, other):
@@ -43,7 +40,7 @@ def same(one, other):
 def holds(stack, truth):
     """Return whether a whole batch, an image or the labels can be read from a stack."""
     images = [truth.images, *truth.images]
-    found = [one for seen in stack for one in tensors(seen, {})]
+    found = [one for seen in stack for one in tensors(seen)]
     assert len(found) > 20
     labels = any(one.dtype == torch.int64 and same(one, truth.labels) for one in found)
     return any(same(one, image) for one in found for image in images), labels

@@ -33,14 +33,15 @@ def test_model_crosses_bit_by_bit(bench, seen_by, tmp_path, defense):
 
 
 def test_observation_crosses_bit_by_bit(bench, seen_by, tmp_path):
-    seen = seen_by(bench(threat={"grants": ["labels", "data_statistics"]}), "random")[1]
+    grants = ["batch_size", "labels", "data_statistics"]
+    seen = seen_by(bench(threat={"grants": grants}), "random")[1]
     save_observation(seen, tmp_path / "seen")
     there = load_observation(tmp_path / "seen", seen.model, CPU)
-    assert list(there.update) == list(seen.update)
+    assert set(there.update) == set(seen.update)
     assert all(torch.equal(there.update[name], tensor) for name, tensor in seen.update.items())
     assert torch.equal(there.labels, seen.labels)
     assert torch.equal(there.data_statistics.mean_image, seen.data_statistics.mean_image)
-    assert there.knowledge.batch_size is None
+    assert there.batch_size == seen.batch_size
     assert there.knowledge.defense == seen.knowledge.defense
     assert there.budget == seen.budget
     draws = [torch.rand(4, generator=each.generator) for each in (there, seen)]

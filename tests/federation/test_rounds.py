@@ -1,0 +1,156 @@
+import dataclasses
+
+import pytest
+import torch
+
+from benchmark.contract import Batch, Defense, Update
+from benchmark.data import load_images
+from benchmark.errors import PluginError, ProtocolError
+from benchmark.federation import DefendedRound, Round, fedsgd, rounds
+
+SMALL = {"width": 32, "depth": 1}
+
+
+@pytest.fixture
+def make_round(make_victim):
+    digits = load_images("digits", "test", 28)
+
+    def make(name="here", seed=0, *, trials=3, batch_size=2):
+        victim = make_victim(**SMALL)
+        return Round(
+            name, seed, victim, digits, digits.statistics, trials=trials, batch_size=batch_size
+        )
+
+    return make
+
+
+def same(one, other):
+    return list(one) == list(other) and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_trials_are_disjoint_and_follow_from_the_data_and_the_seed(make_round):
+    first, other_name, other_seed = make_round(), make_round("there"), make_round(seed=1)
+    images = torch.cat([truth.images for truth in first.truths])
+    assert images.shape == (6, 1, 28, 28)
+    assert torch.unique(images, dim=0).shape == images.shape
+    for truth, twin in zip(first.truths, other_name.truths, strict=True):
+        assert torch.equal(truth.images, twin.images)
+        assert torch.equal(truth.labels, twin.labels)
+    assert not torch.equal(first.truths[0].images, other_seed.truths[0].images)
+
+
+def test_fewer_trials_are_the_first_of_more(make_round):
+    few, many = make_round(trials=2), make_round(trials=5)
+    assert torch.equal(few.truths[1].images, many.truths[1].images)
+
+
+def test_more_trials_than_images_are_refused(make_round):
+    with pytest.raises(
+        ProtocolError, match=r"here: 1000 trials of 2 images wanted, digits has 797"
+    ):
+        make_round(trials=1000)
+
+
+def test_update_is_the_client_s_and_computed_once(make_round):
+    plain = make_round()
+    assert same(plain.update(1), fedsgd(plain.victim, plain.truths[1]))
+    assert plain.update(1) is plain.update(1)
+    assert not same(plain.update(0), plain.update(1))
+
+
+def test_update_that_was_dropped_for_room_is_computed_again_the_same(make_round, monkeypatch):
+    plain = make_round()
+    first = plain.update(0)
+    monkeypatch.setattr(rounds, "_KEPT_BYTES", first.nbytes)
+    plain.update(1)
+    again = plain.update(0)
+    assert again is not first
+    assert same(again, first)
+
+
+def test_no_defense_shares_victim_and_update(make_round):
+    plain = make_round()
+    defended = DefendedRound(plain, Defense(), "none")
+    assert defended.model is defended.server_model is plain.victim
+    assert defended.update(2) is plain.update(2)
+
+
+class Noise(Defense):
+    def protect_update(self, update, model, generator):
+        return Update({n: t + torch.rand(t.shape, generator=generator) for n, t in update.items()})
+
+
+def test_draws_of_a_defense_are_its_own_and_every_trial_s(make_round):
+    plain = make_round()
+
+    def drawn(label, trial):
+        defended = DefendedRound(plain, Noise(), label)
+        return defended.update(trial)["head.bias"] - plain.update(trial)["head.bias"]
+
+    assert torch.equal(drawn("a", 0), drawn("a", 0))
+    assert not torch.allclose(drawn("a", 0), drawn("a", 1))
+    assert not torch.allclose(drawn("a", 0), drawn("b", 0))
+
+
+def test_truth_is_frozen_before_a_defense_meets_the_batch(make_round):
+    class Blackens(Defense):
+        def protect_batch(self, batch, model, generator):
+            batch.images.zero_()
+            batch.labels.zero_()
+            return batch
+
+    plain = make_round()
+    before = [(truth.images.clone(), truth.labels.clone()) for truth in plain.truths]
+    DefendedRound(plain, Blackens(), "blackens").update(0)
+    for truth, (images, labels) in zip(plain.truths, before, strict=True):
+        assert torch.equal(truth.images, images)
+        assert torch.equal(truth.labels, labels)
+
+
+def test_hooks_are_met_in_the_order_of_the_data(make_round, make_victim):
+    other = make_victim(**SMALL, seed=5)
+
+    class Replaces(Defense):
+        def harden(self, model, generator):
+            return other
+
+        def protect_batch(self, batch, model, generator):
+            assert model is other
+            return Batch(1 - batch.images, batch.labels)
+
+        def protect_update(self, update, model, generator):
+            assert model is other
+            return update.without("pos_embed")
+
+        def server_view(self, model):
+            assert model is other
+            return plain.victim
+
+    plain = make_round()
+    defended = DefendedRound(plain, Replaces(), "replaces")
+    truth = plain.truths[0]
+    wanted = fedsgd(other, Batch(1 - truth.images, truth.labels)).without("pos_embed")
+    assert same(defended.update(0), wanted)
+    assert defended.model is other
+    assert defended.server_model is plain.victim
+
+
+@pytest.mark.parametrize("hook", ["harden", "protect_batch", "protect_update", "server_view"])
+def test_hook_that_fails_is_named_in_one_line(make_round, hook):
+    def fails(*_):
+        raise ValueError("boom\nand more")
+
+    broken = type("Broken", (Defense,), {hook: fails})()
+    defended = DefendedRound(make_round(), broken, "broken")
+    with pytest.raises(PluginError, match=r"^defense broken: ValueError: boom$"):
+        defended.update(0), defended.server_model
+
+
+def test_update_that_is_not_finite_is_refused(make_round):
+    @dataclasses.dataclass(frozen=True)
+    class Spoils(Defense):
+        def protect_update(self, update, model, generator):
+            return Update({**update, "head.bias": torch.full((10,), torch.nan)})
+
+    with pytest.raises(PluginError, match=r"^defense spoils: the update is not finite$"):
+        DefendedRound(make_round(), Spoils(), "spoils").update(0)

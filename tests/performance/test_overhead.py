@@ -1,0 +1,84 @@
+"""What the harness itself costs: a cell's time outside attack, defense, gradient and scores."""
+
+import dataclasses
+import time
+
+import pytest
+
+from benchmark.cell import Cell, run_cell
+from benchmark.federation import DefendedRound, rounds
+from benchmark.registry import Registry
+from benchmark.running.inprocess import InProcess
+
+TRIALS = 4
+LIMIT = 0.05
+COUNTED = (
+    "1 - (attack + defense hooks + gradient + scores) / whole, in wall-clock seconds summed over "
+    f"every cell of quick_digits_b under seed 0 with {TRIALS} trials, through run_cell"
+)
+
+
+class Clock:
+    """Adds up the seconds of the functions it is put around."""
+
+    def __init__(self):
+        self.seconds = 0.0
+
+    def around(self, work):
+        def timed(*args, **named):
+            started = time.perf_counter()
+            try:
+                return work(*args, **named)
+            finally:
+                self.seconds += time.perf_counter() - started
+
+        return timed
+
+
+@pytest.fixture
+def work(monkeypatch):
+    """A clock of the gradients; defenses and scores are put to it below."""
+    clock = Clock()
+    monkeypatch.setattr(rounds, "fedsgd", clock.around(rounds.fedsgd))
+    return clock
+
+
+def run_protocol(bench, clock):
+    """Run every cell of a protocol under a new round; return the whole seconds."""
+    registry = Registry()
+    setting = dataclasses.replace(bench.setting, scorer=Scored(bench.setting.scorer, clock))
+    plain, whole = setting.round(0), 0.0
+    for submission in registry.all("defense"):
+        defended = DefendedRound(plain, timed_hooks(submission.build(), clock), submission.label)
+        for attack in registry.all("attack"):
+            cell = Cell(bench.protocol, submission, attack, 0)
+            started = time.perf_counter()
+            made = run_cell(cell, setting, defended, InProcess(), range(TRIALS), bench.provenance)
+            records = [record for stack in made for record in stack]
+            whole += time.perf_counter() - started
+            clock.seconds += sum(record.seconds or 0.0 for record in records)
+    return whole
+
+
+class Scored:
+    """A scorer on the clock."""
+
+    def __init__(self, scorer, clock):
+        self.score = clock.around(scorer.score)
+
+
+def timed_hooks(defense, clock):
+    for hook in ("harden", "protect_batch", "protect_update"):
+        object.__setattr__(defense, hook, clock.around(getattr(defense, hook)))
+    return defense
+
+
+@pytest.mark.benchmark(group="a protocol's cells")
+def test_harness_takes_less_than_a_twentieth_of_a_cell(benchmark, quick, work):
+    bench = quick("quick_digits_b")
+    run_protocol(bench, Clock())  # libraries load once
+    work.seconds = 0.0
+    whole = benchmark.pedantic(run_protocol, (bench, work), rounds=1)
+    benchmark.extra_info["ratio_overhead"] = 1 - work.seconds / whole
+    benchmark.extra_info["ratio_overhead_counted"] = COUNTED
+    assert 1 - work.seconds / whole < LIMIT

@@ -1,0 +1,123 @@
+import dataclasses
+
+import pytest
+
+from benchmark.records import append, cell_path
+from benchmark.registry import Registry
+from benchmark.running.plan import due_cells, groups, is_current
+
+
+@pytest.fixture
+def cell(bench):
+    """Cells of the tiny protocol, by attack and changes of it."""
+
+    def make(attack="random", **changes):
+        return bench(**changes).cell(attack)
+
+    return make
+
+
+@pytest.fixture
+def due(tmp_path):
+    """Return the trials due of a cell."""
+
+    def read(cell, trials=3):
+        (group,) = groups([cell.protocol], [cell.defense], [cell.attack], None, trials)
+        return [trials for _, trials in due_cells(group, tmp_path / "results", cell.seed)]
+
+    return read
+
+
+@pytest.fixture
+def keep(tmp_path, provenance):
+    """Write records of a cell by trial."""
+
+    def write(cell, *trials, status="completed"):
+        path = cell_path(
+            tmp_path / "results", cell.protocol.name, cell.defense.label, cell.attack.label
+        )
+        append(path, [cell.record(provenance, trial=trial, status=status) for trial in trials])
+
+    return write
+
+
+def test_groups_stand_in_order_and_default_to_the_protocol(bench):
+    protocol = bench(seeds=[4, 5]).protocol
+    registry = Registry()
+    defenses = registry.find("defense", "gaussian_noise")
+    attacks = registry.all("attack")
+    made = groups([protocol], defenses, attacks, None, None)
+    assert [group.defense for group in made] == defenses
+    assert (made[0].seeds, made[0].trials, made[0].attacks) == ((4, 5), (0, 1, 2), tuple(attacks))
+    (chosen,) = groups([protocol], defenses[:1], attacks, [9], 2)
+    assert (chosen.seeds, chosen.trials) == ((9,), (0, 1))
+    assert [cell.seed for cell in chosen.cells(9)] == [9] * len(attacks)
+
+
+def test_all_trials_are_due_at_first_and_none_at_last(cell, due, keep):
+    assert due(cell()) == [[0, 1, 2]]
+    keep(cell(), 0, 1, 2)
+    assert due(cell()) == []
+
+
+def test_missing_trials_are_due(cell, due, keep):
+    keep(cell(), 1)
+    assert due(cell()) == [[0, 2]]
+    assert due(cell(), trials=1) == [[0]]
+
+
+@pytest.mark.parametrize("status", ["failed", "timed_out"])
+def test_failed_trial_is_not_due_again(cell, due, keep, status):
+    keep(cell(), 0, 1, 2, status=status)
+    assert due(cell()) == []
+
+
+def test_not_applicable_cell_is_done(cell, due, keep):
+    keep(cell(), None, status="not_applicable")
+    assert due(cell()) == []
+
+
+def test_unavailable_cell_is_always_due(cell, due, keep):
+    keep(cell(), None, status="unavailable")
+    assert due(cell()) == [[0, 1, 2]]
+
+
+@pytest.mark.parametrize("change", [{"seeds": [1]}, {"version": 2}, {"trials": 4}], ids=str)
+def test_change_of_the_protocol_makes_all_due(cell, due, keep, change):
+    keep(cell(), 0, 1, 2)
+    assert due(cell(**change)) == [[0, 1, 2]]
+
+
+def test_change_of_words_makes_nothing_due(cell, due, keep):
+    keep(cell(), 0, 1, 2)
+    assert due(cell(title="Other", description="Other.")) == []
+
+
+def test_same_record_under_another_seed_does_not_count(cell, due, keep):
+    keep(cell(), 0, 1, 2)
+    assert due(dataclasses.replace(cell(), seed=1)) == [[0, 1, 2]]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"protocol_digest": "other"},
+        {"defense_digest": "other"},
+        {"attack_digest": "other"},
+        {"defense_arguments": {"scale": 1}},
+        {"attack_arguments": {"scale": 1}},
+    ],
+    ids=str,
+)
+def test_record_of_another_making_is_not_current(cell, provenance, change):
+    record = cell().record(provenance, trial=0, status="completed")
+    assert is_current(record, cell())
+    assert not is_current(record.model_copy(update=change), cell())
+
+
+def test_trials_of_other_arguments_do_not_count(plugin, bench, due, keep, tmp_path):
+    made = bench(plugin("mine", "return grey(seen)", variants=[{"level": 0.5}]))
+    keep(made.cell("mine"), 0, 1, 2)
+    other = made.registry.find("attack", "mine,level=0.25")
+    (group,) = groups([made.protocol], [made.cell("mine").defense], other, None, None)
+    assert [trials for _, trials in due_cells(group, tmp_path / "results", 0)] == [[0, 1, 2]]

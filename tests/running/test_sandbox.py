@@ -1,0 +1,115 @@
+import os
+import pickle
+
+import pytest
+import torch
+from safetensors import safe_open
+
+from benchmark.running import sandbox as module
+from benchmark.running.sandbox import Sandbox
+
+SHORT = {"seconds": 0.5, "memory_mib": 256}
+
+
+@pytest.fixture
+def sandbox():
+    with Sandbox(torch.device("cpu")) as made:
+        yield made
+
+
+def test_misbehaviour_of_trials_is_recorded_trial_by_trial(plugin, bench, sandbox):
+    ways = {
+        "return grey(seen)": ("completed", None),
+        "print('a line that is no JSON'); return grey(seen)": ("completed", None),
+        "os.write(1, b'nor this'); return grey(seen)": ("completed", None),
+        "return Reconstruction(grey(seen).images * torch.nan)": ("failed", "are not finite"),
+        "return Reconstruction(grey(seen).images[0])": ("failed", "(1, 8, 8); wanted (1, 1, 8, 8)"),
+        "return Reconstruction(grey(seen).images.half())": ("failed", "torch.float16; wanted"),
+        "return Reconstruction([0.5])": ("failed", "type list; wanted a tensor"),
+        "return Reconstruction(grey(seen).images, 'many')": ("failed", "invalid literal"),
+        "return 3": ("failed", "returned a int; wanted a Reconstruction"),
+        "raise ValueError('boom')": ("failed", "ValueError: boom (attack.py:"),
+        "time.sleep(60)": ("timed_out", "passed its limit of 0.5 s a trial"),
+        "return Reconstruction(grey(seen).images.requires_grad_())": ("completed", None),
+    }
+    body = "\n".join(f"if len(CALLS) == {i}: {way}" for i, way in enumerate(ways, start=1))
+    made = bench(plugin("bad", body), trials=len(ways), budget=SHORT)
+    records = made.run("bad", worker=sandbox)
+    prior = made.run("prior_only")
+    for record, floor, (status, reason) in zip(records, prior, ways.values(), strict=True):
+        assert record.status == status, record
+        assert (reason or "") in (record.reason or ""), record
+        assert (record.metrics == floor.metrics) == (status != "completed")
+    assert len(sandbox._children) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "reason"),
+    [
+        ("os._exit(3)", "failed", "its process died: exit code 3"),
+        ("os.kill(os.getpid(), 11)", "failed", "its process died: signal SIGSEGV"),
+        (
+            "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM]); time.sleep(60)",
+            "timed_out",
+            "passed its limit of 0.5 s and was killed",
+        ),
+        ("torch.ones(2**28)", "failed", "passed its memory limit of 256 MiB a trial"),
+        ("bytearray(2**30)", "failed", "passed its memory limit of 256 MiB a trial"),
+        ("seen.update['head.bias'].add_(1); return grey(seen)", "failed", "in place"),
+    ],
+)
+def test_death_hang_and_greed_are_recorded(
+    plugin, bench, sandbox, monkeypatch, body, status, reason
+):
+    monkeypatch.setattr(module, "_GRACE_SECONDS", 1.0)
+    made = bench(plugin("bad", body), budget=SHORT)
+    (record,) = made.run("bad", worker=sandbox, trials=1)
+    assert (record.status, reason in record.reason) == (status, True), record
+    assert "\n" not in record.reason
+    assert record.metrics == made.run("prior_only", trials=1)[0].metrics
+
+
+def test_trial_that_kills_its_process_leaves_the_others_alone(plugin, bench, sandbox):
+    labels = [int(truth.labels[0]) for truth in bench().round.truths]
+    assert labels.count(labels[1]) == 1
+    body = f"if int(seen.labels[0]) == {labels[1]}: os._exit(1)\nreturn grey(seen)"
+    made = bench(plugin("bad", body), threat={"grants": ["batch_size", "labels"]})
+    records = made.run("bad", worker=sandbox)
+    assert [record.status for record in records] == ["completed", "failed", "completed"]
+
+
+def test_children_and_files_are_gone_at_the_end(plugin, bench):
+    body = "open(os.path.join(os.path.dirname(__file__), 'pid'), 'w').write(str(os.getpid()))"
+    folder = plugin("good", f"{body}\nreturn grey(seen)")
+    with Sandbox(torch.device("cpu")) as made:
+        bench(folder).run("good", worker=made)
+        files = made._folder.name
+        assert os.listdir(files)
+    pid = int((folder / "good/pid").read_text())
+    assert pid != os.getpid()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert not os.path.exists(files)
+
+
+def test_only_safetensors_cross_and_nothing_is_pickled(plugin, bench, sandbox, monkeypatch):
+    crossed = []
+    ask = module._Child.ask
+
+    def watched(child, request, limit):
+        answer = ask(child, request, limit)
+        folder = request.get("answers")
+        for name in os.listdir(folder) if folder else ():
+            with safe_open(os.path.join(folder, name), framework="pt") as file:
+                crossed.append((name, set(file.keys())))
+        return answer
+
+    body = "import pickle; pickle.load = pickle.loads = pickle.Unpickler = None; return grey(seen)"
+    made = bench(plugin("good", body))
+    monkeypatch.setattr(module._Child, "ask", watched)
+    for name in ("load", "loads", "dump", "dumps", "Pickler", "Unpickler"):
+        monkeypatch.setattr(pickle, name, None)
+    for _ in range(2):  # the second time the child's pickle is broken from the start
+        assert [record.reason for record in made.run("good", worker=sandbox)] == [None] * 3
+    assert len(crossed) == 2 * (3 + 3)
+    assert not any({"known/truth", "known/labels"} & keys for _, keys in crossed)

@@ -1,0 +1,72 @@
+"""What the closed forms must reach, trial by trial, in dB PSNR."""
+
+import pytest
+
+
+@pytest.fixture
+def psnr(quick):
+    def score(protocol, attack, defense="none"):
+        bench = quick(protocol)
+        records = bench.run(attack, defense)
+        assert [record.status for record in records] == ["completed"] * bench.protocol.trials
+        return [record.metrics["psnr"] for record in records]
+
+    return score
+
+
+@pytest.mark.parametrize(
+    ("protocol", "attack"),
+    [
+        ("quick_digits_a", "april_closed_form"),
+        ("quick_digits_a", "position_closed_form"),
+        ("quick_digits_b", "position_closed_form"),
+        ("quick_faces_b", "position_closed_form"),
+    ],
+)
+def test_position_gradient_gives_every_trial_away(psnr, protocol, attack):
+    assert min(psnr(protocol, attack)) > 100
+
+
+@pytest.mark.parametrize("defense", ["none", "fixed_position", "withhold_position"])
+def test_span_gives_every_trial_away_without_the_position_gradient(psnr, defense):
+    assert min(psnr("quick_digits_b", "span_closed_form", defense)) > 90
+
+
+@pytest.mark.parametrize("attack", ["april_closed_form", "position_closed_form"])
+@pytest.mark.parametrize("defense", ["fixed_position", "withhold_position"])
+def test_without_a_position_gradient_its_closed_forms_are_not_applicable(quick, attack, defense):
+    (record,) = quick("quick_digits_a").run(attack, defense)
+    assert (record.status, record.trial) == ("not_applicable", None)
+    assert record.reason == "the update holds no position gradient"
+
+
+def test_april_s_closed_form_is_not_applicable_behind_a_norm(quick):
+    (record,) = quick("quick_digits_b").run("april_closed_form")
+    assert record.status == "not_applicable"
+    assert record.reason == "the first attention does not read the embeddings directly"
+
+
+@pytest.mark.parametrize(
+    ("defense", "ceiling"),
+    [("fixed_position,encoding=sincos_2d", 30), ("narrow_width", 20)],
+)
+def test_dependent_positions_and_narrow_widths_hide_the_image_from_the_span(psnr, defense, ceiling):
+    assert max(psnr("quick_digits_b", "span_closed_form", defense)) < ceiling
+
+
+@pytest.mark.parametrize("law", ["gaussian_noise", "laplacian_noise"])
+@pytest.mark.parametrize("attack", ["position_closed_form", "span_closed_form"])
+def test_more_noise_leaves_less_of_every_trial(psnr, attack, law):
+    scores = [psnr("quick_digits_b", attack, f"{law},scale={s}") for s in (0.001, 0.01, 0.1)]
+    assert all(one > two > three for one, two, three in zip(*scores, strict=True))
+
+
+@pytest.mark.slow
+def test_position_gradient_gives_a_photograph_away_on_vit_b32(psnr):
+    assert min(psnr("quick_photographs_vit_b32", "position_closed_form")) > 80
+
+
+@pytest.mark.slow
+def test_span_gives_a_photograph_away_on_vit_b16_with_fixed_positions(psnr):
+    scores = psnr("photographs_vit_b16", "span_closed_form", "fixed_position")
+    assert min(scores) > 40

@@ -1,0 +1,70 @@
+"""Every submission that is registered keeps the contract."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from benchmark.api import Stack, Update
+from benchmark.conformance import check_attack, check_defense
+from benchmark.registry import Registry
+
+REGISTRY = Registry()
+ATTACKS = [s for s in REGISTRY.all("attack") if not s.outside]
+DEFENSES = [s for s in REGISTRY.all("defense") if not s.outside]
+PROTOCOLS = ("quick_digits_a", "quick_digits_b")
+
+
+def label(submission):
+    return submission.label
+
+
+@pytest.fixture
+def stack(request, quick, seen_by):
+    """What an attack sees of the first quick protocol that it fits."""
+    stacks = (seen_by(quick(name), request.param.label) for name in PROTOCOLS)
+    return request.param, next(stack for stack in stacks if stack is not None)
+
+
+@pytest.mark.parametrize("stack", ATTACKS, ids=label, indirect=True)
+def test_attack_keeps_the_contract(stack):
+    attack, seen = stack
+    answers = check_attack(attack, seen)
+    assert [answer.images.shape for answer in answers] == [(1, 1, 28, 28)] * 2
+    assert all(answer.gradient_evaluations >= 0 for answer in answers)
+
+
+@pytest.mark.parametrize("stack", ATTACKS, ids=label, indirect=True)
+def test_update_of_zeros_pulls_an_attack_to_no_image(stack):
+    attack, seen = stack
+    zero = Update({name: torch.zeros_like(t) for name, t in seen[0].update.items()})
+    known = seen[0].knowledge
+    if known.other_update is not None:
+        known = replace(known, other_update=zero)
+    (answer,) = attack.build().reconstruct_stack(
+        Stack([replace(seen[0], update=zero, knowledge=known)])
+    )
+    assert answer.images.shape == (1, 1, 28, 28)
+    assert answer.images.isfinite().all()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("defense", DEFENSES, ids=label)
+def test_defense_keeps_the_contract(defense, protocol, quick):
+    check_defense(defense, quick(protocol).round, [0, 1])
+
+
+@pytest.mark.parametrize("defense", DEFENSES, ids=label)
+def test_defense_sends_tensors_shaped_as_the_parameters_of_its_victim(defense, quick):
+    from benchmark.federation import DefendedRound
+
+    defended = DefendedRound(quick("quick_digits_b").round, defense.build(), defense.label)
+    shapes = {name: weight.shape for name, weight in defended.model.weights().items()}
+    sent = {name: tensor.shape for name, tensor in defended.update(0).items()}
+    assert sent.items() <= shapes.items()
+
+
+@pytest.mark.parametrize("submission", [*ATTACKS, *DEFENSES], ids=label)
+def test_repr_says_the_arguments(submission):
+    said = repr(submission.build())
+    assert all(f"{key}={value!r}" in said for key, value in submission.arguments)

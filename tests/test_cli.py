@@ -1,0 +1,371 @@
+import dataclasses
+import errno
+import functools
+import gzip
+import os
+import struct
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+
+from benchmark import records
+from benchmark.data import CATALOGUE, hub
+from benchmark.errors import DataUnavailable
+from benchmark.protocol import load_protocol
+from benchmark.records import read_file, read_folder
+from benchmark.registry import Registry
+from benchmark.running import start
+
+OURS = ("random", "prior_only", "span_closed_form")
+
+
+@pytest.fixture
+def run(gradleak, tiny, tmp_path):
+    """Run the tiny protocol (or another) into a results folder, against no defense."""
+
+    def run(*words, suite=None, defense="none", attacks=("random",), results="results"):
+        options = [word for attack in attacks for word in ("--attack", attack)]
+        target = ["--results", tmp_path / results, "--defense", defense]
+        return gradleak("run", suite or tiny(), *options, *target, *words)
+
+    return run
+
+
+@pytest.fixture
+def results(tmp_path):
+    return tmp_path / "results"
+
+
+def without(ended, results, *said):
+    """Check that a command was refused in one line, and that nothing was written."""
+    assert ended.code == 2
+    assert ended.err.count("\n") == 1
+    assert ended.err.startswith("gradleak: error: ")
+    assert all(part in ended.err for part in said), ended.err
+    assert not results.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--trials", "4"], ["--trials 4: tiny has 3 trials a seed"]),
+        (["--trials", "0"], ["--trials", "1"]),
+        (["--trials", "few"], ["--trials", "integer"]),
+        (["--seeds", "one,2"], ["--seeds 'one,2': wanted whole numbers such as 0,1,2"]),
+        (["--seeds", ""], ["--seeds ''"]),
+        (["--device", "tpu"], ["--device 'tpu': wanted auto, cpu or cuda"]),
+        (["--attack", "nonesuch"], ["no attack 'nonesuch'; known: april_closed_form, "]),
+        (["--defense", "nonesuch"], ["no defense 'nonesuch'; known: fixed_position, "]),
+        (["--defense", "gaussian_noise,size=1"], ["unexpected keyword argument 'size'"]),
+        (["--defense", "gaussian_noise,1"], ["wanted gaussian_noise,key=value"]),
+        (["--plugins", "/none/such"], ["/none/such: no submission.yaml in it or below"]),
+        (["--data", "/none/such"], ["/none/such: no such folder; --data wants a mirror"]),
+        (["--colour"], ["--colour"]),
+        (["--results"], ["--results"]),
+    ],
+    ids=str,
+)
+def test_wrong_order_ends_in_one_line_and_writes_nothing(run, results, words, said):
+    without(run(*words), results, *said)
+
+
+def test_unknown_suite_ends_in_one_line_and_writes_nothing(run, results):
+    without(run(suite="nonesuch"), results, "no suite or protocol 'nonesuch'; known: ", "quick")
+
+
+def test_wrong_protocol_ends_in_one_line_and_writes_nothing(run, tiny, results):
+    path = tiny(colour="red")
+    lines = path.read_text().count("\n")
+    without(run(suite=path), results, f"{path}:{lines}: unknown key 'colour'")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
+def test_missing_device_ends_in_one_line_and_writes_nothing(run, results):
+    without(run("--device", "cuda"), results, "--device cuda: no CUDA device here; wanted")
+
+
+@pytest.mark.parametrize(
+    ("source", "manifest", "said"),
+    [
+        ("raise RuntimeError('on import')", {}, "cannot be imported: RuntimeError: on import"),
+        ("class Plugin: pass", {}, "wanted a class Plugin that is a Attack"),
+        (None, {"variants": [{"nonsense": 1}]}, "unexpected keyword argument 'nonsense'"),
+        (None, {"name": "oracle"}, "the attack oracle is taken by"),
+        (None, {"kind": "assault"}, "submission.yaml: kind: "),
+    ],
+)
+def test_broken_plugin_ends_in_one_line_and_writes_nothing(
+    run, plugin, results, source, manifest, said
+):
+    folder = plugin("mine", "return grey(seen)", source, **manifest)
+    without(run("--plugins", folder, attacks=("mine",)), results, "mine/", said)
+
+
+def test_unknown_command_ends_in_one_line(gradleak):
+    ended = gradleak("fly")
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+
+
+def test_plan_says_what_is_due_and_writes_nothing(run, results):
+    ended = run("--plan", attacks=OURS)
+    assert (ended.code, ended.err) == (0, "")
+    assert "3 cells, 3 due with 9 trials" in ended.out
+    assert not results.exists()
+    run("--trials", 2)
+    before = {path: path.stat().st_mtime_ns for path in results.rglob("*")}
+    table = run("--plan", attacks=OURS).out.splitlines()
+    assert "3 due with 7 trials" in table[0]
+    assert ["tiny", "none", "random", "0", "1"] in [line.split() for line in table]
+    assert {path: path.stat().st_mtime_ns for path in results.rglob("*")} == before
+
+
+def test_second_run_has_nothing_to_do(run, results, numbers):
+    assert f"9 records written to {results}" in run(attacks=OURS).out.splitlines()
+    made = numbers(results)
+    again = run(attacks=OURS)
+    assert again.code == 0
+    assert "3 cells, 0 due with 0 trials" in again.out
+    assert numbers(results) == made
+
+
+def test_two_whole_runs_have_the_same_bits(run, numbers, tmp_path):
+    for folder in ("one", "other"):
+        run(defense="gaussian_noise", attacks=(*OURS, "wrong_update"), results=folder)
+    one = numbers(tmp_path / "one")
+    assert len(one) == 3 * 4 * 3
+    assert one == numbers(tmp_path / "other")
+
+
+def test_other_seeds_have_other_numbers(run, results, numbers):
+    run("--seeds", "3,4,3")
+    made = numbers(results)
+    assert [key[3] for key in made] == [3] * 3 + [4] * 3
+    assert made["tiny", "none", "random", 3, 0] != made["tiny", "none", "random", 4, 0]
+
+
+def test_attack_that_fails_on_every_trial_ends_in_code_2_and_harms_no_other(
+    run, plugin, results, numbers, tmp_path
+):
+    folder = plugin("crash", "raise ValueError('boom')")
+    ended = run("--plugins", folder, attacks=(*OURS, "crash"))
+    assert ended.code == 2
+    assert ended.err.count("\n") == 1
+    assert "crash failed on every trial it was given: ValueError: boom (attack.py:" in ended.err
+    run(attacks=OURS, results="alone")
+    made = numbers(results)
+    assert {key: made.pop(key)[2] for key in list(made) if key[2] == "crash"} == {
+        (*key[:2], "crash", *key[3:]): made[key][2] for key in made if key[2] == "prior_only"
+    }
+    assert made == numbers(tmp_path / "alone")
+
+
+def test_plugin_that_fails_on_some_trials_ends_in_code_0(run, plugin, results):
+    body = "print('a line')\nif len(CALLS) == 2: raise ValueError('boom')\nreturn grey(seen)"
+    ended = run("--plugins", plugin("shaky", body), attacks=("shaky",))
+    assert (ended.code, ended.err) == (0, "")
+    assert "failed: tiny x none x shaky: 1 trials: ValueError: boom" in ended.out
+    assert "a line" not in ended.out
+    statuses = [record.status for record in read_folder(results).records]
+    assert statuses == ["completed", "failed", "completed"]
+
+
+def test_plugin_runs_in_another_process_without_secrets(run, plugin, results, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hush")
+    body = "raise KeyError(os.getpid(), 'hush' in os.environ.values())"
+    run("--plugins", plugin("nosy", body), attacks=("nosy",))
+    reason = read_folder(results).records[0].reason
+    assert "False" in reason
+    assert str(os.getpid()) not in reason
+
+
+@pytest.mark.parametrize(
+    "attacks",
+    [("random", "span_closed_form"), pytest.param((), marks=pytest.mark.slow, id="all")],
+)
+def test_isolated_attacks_have_the_same_bits(run, numbers, tmp_path, attacks):
+    words = ["--trials", 2, "--defense", "gaussian_noise,scale=0.01", "--defense", "fixed_position"]
+    assert run(*words, attacks=attacks, results="inside").code == 0
+    assert run(*words, "--isolate", attacks=attacks, results="isolated").code == 0
+    inside = numbers(tmp_path / "inside")
+    assert {key[2] for key in inside} == {s.label for s in Registry().select("attack", attacks)}
+    assert "completed" in {status for status, *_ in inside.values()}
+    assert inside == numbers(tmp_path / "isolated")
+
+
+def test_truncated_and_foreign_lines_do_not_stop_a_run(run, results, numbers):
+    run()
+    path = results / "tiny/none/random.jsonl"
+    whole = numbers(results)
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], "a foreign line", lines[1], lines[2][:70]]))
+    ended = run()
+    assert ended.code == 0
+    assert ended.err == f"gradleak: {path}:2: not a record: {ended.err.split('record: ')[1]}"
+    assert "1 records written" in ended.out
+    reading = read_file(path)
+    assert [r.metrics for r in reading.records] == [metrics for *_, metrics in whole.values()]
+    assert path.read_text().splitlines()[1] == "a foreign line"
+
+
+def test_full_disk_ends_in_one_line_and_leaves_whole_files(run, results, monkeypatch):
+    run()
+    path = results / "tiny/none/prior_only.jsonl"
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(records.os, "fsync", full)
+    ended = run(attacks=OURS)
+    assert ended.code == 2
+    assert ended.err == f"gradleak: error: {path}: cannot be written: No space left on device\n"
+    assert len(read_folder(results).records) == 3
+    assert not read_folder(results).damaged
+
+
+def test_results_below_a_file_end_in_one_line(run, tmp_path):
+    (tmp_path / "file").touch()
+    without(run(results="file/results"), tmp_path / "nothing", "file/results", "Not a directory")
+    assert (tmp_path / "file").read_bytes() == b""
+
+
+MNIST = {"data": {"name": "mnist", "size": 8}}
+
+
+def unavailable(found, split):
+    raise DataUnavailable(found.name, ["hub"], "hf download mnist")
+
+
+def write_mnist(folder, monkeypatch):
+    """Put a few drawn pictures where MNIST would lie, and let the catalogue take them."""
+    (folder / "mnist").mkdir(parents=True)
+    drawn = np.random.default_rng(0)
+    for stem, count in (("train", 20), ("t10k", 10)):
+        for kind, array in (
+            ("images-idx3", drawn.integers(0, 256, (count, 28, 28), np.uint8)),
+            ("labels-idx1", np.arange(count, dtype=np.uint8) % 10),
+        ):
+            header = struct.pack(f">HBB{array.ndim}i", 0, 8, array.ndim, *array.shape)
+            path = folder / f"mnist/{stem}-{kind}-ubyte.gz"
+            path.write_bytes(gzip.compress(header + array.tobytes()))
+    entry = dataclasses.replace(CATALOGUE["mnist"], digest={}, size={"train": 20, "test": 10})
+    monkeypatch.setitem(CATALOGUE, "mnist", entry)
+
+
+def test_unavailable_data_is_recorded_tried_again_and_replaced(
+    run, tiny, results, tmp_path, monkeypatch
+):
+    monkeypatch.delenv("GRADLEAK_DATA", raising=False)
+    monkeypatch.setattr(hub, "_fetch", unavailable)
+    path = tiny(**MNIST)
+    for _ in range(2):
+        ended = run(suite=path)
+        assert (ended.code, ended.err) == (0, "")
+        assert "unavailable: tiny: mnist is not available: tried " in ended.out
+        assert "1 records written" in ended.out
+        (record,) = read_folder(results).records
+        assert (record.status, record.trial) == ("unavailable", None)
+        for part in ("mnist", "GRADLEAK_DATA (not set)", "hub", "hf download mnist"):
+            assert part in record.reason
+    write_mnist(tmp_path / "mirror", monkeypatch)
+    assert run("--data", tmp_path / "mirror", suite=path).code == 0
+    assert [record.status for record in read_folder(results).records] == ["completed"] * 3
+
+
+def test_unavailable_protocol_does_not_stop_the_others(run, tiny, results, monkeypatch):
+    monkeypatch.delenv("GRADLEAK_DATA", raising=False)
+    monkeypatch.setattr(hub, "_fetch", unavailable)
+    both = [load_protocol(str(tiny("far", **MNIST))), load_protocol(str(tiny("near")))]
+    monkeypatch.setattr(start, "load_suite", lambda name: both)
+    assert run(suite="both").code == 0
+    statuses = [(record.protocol, record.status) for record in read_folder(results).records]
+    assert statuses == [("far", "unavailable")] + [("near", "completed")] * 3
+
+
+def test_hub_kept_offline_is_unavailable_too(tiny, results):
+    words = ["run", str(tiny(**MNIST)), "--results", str(results)]
+    words += ["--attack", "random", "--defense", "none"]
+    kept = {key: value for key, value in os.environ.items() if key != "GRADLEAK_DATA"}
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmark.cli", *words],
+        env={**kept, "HF_HUB_OFFLINE": "1", "HF_HOME": str(results.parent / "hub")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "unavailable: tiny: mnist is not available" in done.stdout
+    assert "OfflineModeIsEnabled" in read_folder(results).records[0].reason
+
+
+def test_help_imports_no_torch():
+    code = (
+        "import sys\n"
+        "from benchmark.cli import main\n"
+        "try: main()\n"
+        "except SystemExit as ended: assert not ended.code\n"
+        "print('torch' in sys.modules, file=sys.stderr)"
+    )
+    for words in ([], ["run"], ["leaderboard"]):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *words, "--help"], capture_output=True, text=True
+        )
+        assert "Usage: " in done.stdout
+        assert done.stderr == "False\n"
+
+
+@pytest.mark.parametrize("kind", ["attacks", "defenses", "protocols", "data", "metrics"])
+def test_list_prints_a_table(gradleak, kind):
+    ended = gradleak("list", kind)
+    assert (ended.code, ended.err) == (0, "")
+    assert len(ended.out.splitlines()) > 3
+
+
+def test_show_prints_an_entry(gradleak):
+    assert "name: oracle" in gradleak("show", "oracle").out
+
+
+@pytest.mark.parametrize("words", [("list", "nonesuch"), ("show", "nonesuch")])
+def test_unknown_name_ends_in_one_line(gradleak, words):
+    ended = gradleak(*words)
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert "nonesuch" in ended.err
+
+
+@pytest.mark.parametrize("folder", ["empty", "missing"])
+def test_board_of_nothing_is_refused(gradleak, tmp_path, folder):
+    (tmp_path / "empty").mkdir()
+    board = tmp_path / "board.md"
+    ended = gradleak("leaderboard", "--results", tmp_path / folder, "--output", board)
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert not board.exists()
+
+
+def test_board_of_a_run_is_written_and_damage_is_told(run, gradleak, results, tmp_path):
+    run(attacks=OURS)
+    path = results / "tiny/none/random.jsonl"
+    with path.open("a") as file:
+        file.write("a foreign line\n")
+    board = tmp_path / "board.md"
+    ended = gradleak("leaderboard", "--results", results, "--output", board)
+    assert ended.code == 0
+    assert f"gradleak: {path}:4: not a record" in ended.err
+    assert "span" in board.read_text()
+
+
+def test_progress_is_plain_lines_in_a_pipe(run):
+    out = run(attacks=OURS).out
+    assert "\x1b" not in out
+    assert "\r" not in out
+    assert "[1/3 cells] tiny x none x seed 0" in out.splitlines()
+
+
+def test_progress_is_bars_on_a_terminal(run, monkeypatch):
+    terminal = functools.partial(Console, force_terminal=True, width=100)
+    monkeypatch.setattr(start, "Console", terminal)
+    said = run(attacks=OURS).out
+    assert "\x1b[" in said
+    assert "3/3" in said
+    assert "cells]" not in said

@@ -1,0 +1,154 @@
+import pytest
+import yaml
+
+from benchmark import protocol as module
+from benchmark.errors import ProtocolError
+from benchmark.protocol import load_protocol, load_suite, protocol_files, suite_files
+
+
+def load(path, **changes):
+    """Load the tiny protocol with keys changed, None being a key left out."""
+    content = yaml.safe_load(path.read_text()) | changes
+    kept = {key: value for key, value in content.items() if value is not None}
+    path.write_text(yaml.safe_dump(kept, sort_keys=False))
+    return load_protocol(str(path))
+
+
+def refusal(path, text):
+    path.write_text(text)
+    with pytest.raises(ProtocolError) as refused:
+        load_protocol(str(path))
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("name", protocol_files())
+def test_shipped_protocol_loads(name):
+    assert load_protocol(name).name == name
+
+
+@pytest.mark.parametrize("name", suite_files())
+def test_shipped_suite_holds_protocols(name):
+    assert all(protocol.name in protocol_files() for protocol in load_suite(name))
+
+
+def test_suite_of_one_is_a_protocol_by_name_or_path(tiny):
+    assert load_suite(str(tiny())) == [load_protocol(str(tiny()))]
+    assert load_suite("quick_digits_a") == [load_protocol("quick_digits_a")]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("colour: red", "{line}: unknown key 'colour'"),
+        ("data: {name: digits, size: 8, pixels: 9}", "{line}: unknown key 'data.pixels'"),
+        ("budget: {seconds: 1}", "{line}: the key 'budget.memory_mib' is missing"),
+        ("budget: {seconds: 0, memory_mib: 1}", "{line}: budget.seconds: "),
+        ("trials: many", "{line}: trials: "),
+        ("seeds: []", "{line}: seeds: "),
+        ("threat: {grants: [truth]}", "{path}: a protocol cannot grant truth"),
+        ("threat: {grants: [labels, weather]}", "{line}: threat.grants.1: "),
+        ("data: {name: cats, size: 8}", "{path}: data set 'cats'"),
+        ("metrics: [psnr, beauty]", "{path}: metric 'beauty' is unknown; known: psnr,"),
+        ("primary: ssim", "the primary metric ssim is not among the metrics"),
+        ("seeds: [1, 2, 1]", "a seed stands twice"),
+        ("name: other", "{line}: name 'other' is not the file's own"),
+        ("name: Tiny Protocol", "{line}: name: "),
+    ],
+)
+def test_wrong_setting_is_refused_with_file_and_line(tiny, line, said):
+    path = tiny()
+    key = line.split(":")[0]
+    content = yaml.safe_load(path.read_text())
+    content.pop(key, None)
+    lines = [*yaml.safe_dump(content, sort_keys=False).splitlines(), line]
+    message = refusal(path, "\n".join(lines))
+    assert said.format(path=path, line=f"{path}:{len(lines)}") in message
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name: tiny\ntitle: [1, 2\n", ":3: malformed YAML: "),
+        ("name: tiny\n\ttitle: a\n", ":2: malformed YAML: "),
+        ("name: tiny\ntitle: a\nname: tiny\n", ":3: the key 'name' stands twice"),
+        ("name: tiny\ndata:\n  size: 4\n  size: 8\n", ":4: the key 'size' stands twice"),
+        ("- name\n", ":1: wanted a mapping of keys, got list"),
+        ("", ":1: wanted a mapping of keys, got NoneType"),
+        ("a: 1\n---\nb: 2\n", ":2: malformed YAML: "),
+    ],
+)
+def test_malformed_file_is_refused_with_its_line(tiny, text, said):
+    path = tiny()
+    assert f"{path}{said}" in refusal(path, text)
+
+
+def test_missing_file_is_named(tmp_path):
+    with pytest.raises(ProtocolError, match=r"none\.yaml: cannot be read: No such file"):
+        load_protocol(str(tmp_path / "none.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("load", "wanted"), [(load_protocol, "protocol"), (load_suite, "suite or protocol")]
+)
+def test_unknown_name_is_refused_with_those_there_are(load, wanted):
+    with pytest.raises(ProtocolError, match=f"no {wanted} 'nonesuch'; known: .*quick_digits_a"):
+        load("nonesuch")
+
+
+def test_suite_naming_no_protocol_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "suites").mkdir()
+    text = "name: bad\ntitle: Bad\nprotocols: [nonesuch]\n"
+    (tmp_path / "suites/bad.yaml").write_text(text)
+    monkeypatch.setattr(module, "suite_files", lambda: {"bad": tmp_path / "suites/bad.yaml"})
+    with pytest.raises(ProtocolError, match="no protocol 'nonesuch'"):
+        load_suite("bad")
+
+
+def test_two_files_of_one_name_are_refused(tmp_path):
+    for folder in ("vision", "text"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "same.yaml").touch()
+    with pytest.raises(ProtocolError, match=r"the name same is taken by .*same\.yaml"):
+        protocol_files(tmp_path)
+
+
+def test_title_and_description_leave_the_digest(tiny):
+    digest = load_protocol(str(tiny())).digest
+    assert load(tiny(), title="Other", description="Other.").digest == digest
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": 2},
+        {"data": {"name": "faces", "size": 8}},
+        {"data": {"name": "digits", "size": 16}},
+        {"victim": {"architecture": "april_a", "width": 32, "depth": 1, "patch": 4}},
+        {"victim": {"architecture": "april_b", "width": 32, "depth": 2, "patch": 4}},
+        {"federation": {"batch_size": 2}},
+        {"threat": {"grants": ["batch_size"]}},
+        {"trials": 4},
+        {"seeds": [1]},
+        {"budget": {"seconds": 6, "memory_mib": 256}},
+        {"budget": {"seconds": 5, "memory_mib": 257}},
+        {"metrics": ["mse", "psnr"]},
+        {"primary": "mse"},
+    ],
+    ids=str,
+)
+def test_every_other_setting_changes_the_digest(tiny, change):
+    digest = load_protocol(str(tiny())).digest
+    assert load(tiny(), **change).digest != digest
+
+
+def test_defaults_said_aloud_leave_the_digest(tiny):
+    digest = load_protocol(str(tiny())).digest
+    assert load(tiny(), federation={"batch_size": 1}, primary="psnr").digest == digest
+
+
+def test_frozen_protocol_is_plain_data_with_the_digest(tiny):
+    protocol = load_protocol(str(tiny()))
+    frozen = protocol.frozen()
+    assert frozen.pop("digest") == protocol.digest
+    assert load(tiny(), **frozen) == protocol
