@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from typing import Protocol as Interface
 
 import torch
 
 from benchmark.contract import (
-    CONTROL_GRANTS,
-    Attack,
     DataStatistics,
     Grant,
     Observation,
@@ -26,7 +24,7 @@ from benchmark.contract import (
     observe,
 )
 from benchmark.data import ImageSet, find_weights, load_images
-from benchmark.errors import DataUnavailable, NotApplicable, PluginError
+from benchmark.errors import DataUnavailable, PluginError
 from benchmark.federation import DefendedRound, Round
 from benchmark.metrics import ALEXNET_FILE, ALEXNET_URL, Scorer
 from benchmark.protocol import Protocol
@@ -50,11 +48,28 @@ class Outcome:
     peak_bytes: int | None
 
 
+@dataclass(frozen=True)
+class Verdict:
+    """Whether an attack fits a cell, and if not, why."""
+
+    status: Literal["applies", "not_applicable", "failed"]
+    reason: str | None
+
+
 class Worker(Interface):
-    """Where attacks run: in this process, or in a child that can be killed."""
+    """Where attacks run: in this process, or in a child that can be killed.
+
+    Whatever an attack does, a worker answers.
+    """
+
+    def load(self, submission: Submission) -> None:
+        """Import an attack, or raise PluginError."""
+
+    def applies(self, submission: Submission, seen: Observation) -> Verdict:
+        """Ask an attack whether it fits; it sees the update's shapes, and no values."""
 
     def reconstruct(self, submission: Submission, stack: Stack) -> list[Outcome]:
-        """Run one attack on a stack; whatever it does, answer one outcome a trial, in order."""
+        """Run an attack on a stack, and return one outcome a trial, in order."""
 
 
 @dataclass(frozen=True)
@@ -181,15 +196,15 @@ def run_cell(
         due: the trials wanted.
         provenance: goes into every record.
     """
-    try:
-        check_applies(cell, setting, defended, due[0])
-    except NotApplicable as reason:
-        yield [cell.record(provenance, status="not_applicable", reason=str(reason))]
+    verdict = applies(cell, setting, defended, worker, due[0])
+    if verdict.status == "not_applicable":
+        yield [cell.record(provenance, status="not_applicable", reason=verdict.reason)]
         return
-    except PluginError:
-        pass  # the defense failed: said below, trial by trial
     for trials in stacks(due, cell.protocol.trials, defended.plain):
-        outcomes = attacked(cell, setting, defended, worker, trials)
+        if verdict.status == "failed":
+            outcomes = [Outcome(None, "failed", verdict.reason, 0.0, None)] * len(trials)
+        else:
+            outcomes = attacked(cell, setting, defended, worker, trials)
         yield [
             _record(cell, setting, defended.plain, trial, outcome, provenance)
             for trial, outcome in zip(trials, outcomes, strict=True)
@@ -227,21 +242,15 @@ def attacked(
     return [outcomes[trial] for trial in trials]
 
 
-def check_applies(cell: Cell, setting: Setting, defended: DefendedRound, trial: int) -> None:
-    """Raise NotApplicable where an attack does not fit a cell, the same for every trial.
-
-    The attack sees shapes here, and no values.
-    """
-    seen = _observe(cell, setting, defended, defended.update(trial), trial)
-    attack: Attack = cell.attack.build()
-    known = seen.knowledge
-    missing = sorted(grant for grant in attack.needs if getattr(known, grant.value) is None)
-    if missing:
-        raise NotApplicable(f"needs {', '.join(missing)}, which the protocol does not grant")
-    shapes = Update({name: tensor.to("meta") for name, tensor in seen.update.items()})
-    attack.applies(
-        Observation(shapes, seen.model, known, seen.budget, torch.Generator().manual_seed(0))
-    )
+def applies(
+    cell: Cell, setting: Setting, defended: DefendedRound, worker: Worker, trial: int
+) -> Verdict:
+    """Ask whether an attack fits a cell; a defense that fails is told trial by trial, not here."""
+    try:
+        seen = _observe(cell, setting, defended, defended.update(trial), trial)
+    except PluginError:
+        return Verdict("applies", None)
+    return worker.applies(cell.attack, seen)
 
 
 def _observe(
@@ -250,12 +259,10 @@ def _observe(
     """Let through the door what this attack may see of a trial."""
     plain, protocol = defended.plain, cell.protocol
     control: dict[Grant, Any] = {}
-    if cell.attack.manifest.control:
-        needs = cell.attack.build().needs & CONTROL_GRANTS
-        if Grant.TRUTH in needs:
-            control[Grant.TRUTH] = plain.truths[trial].images
-        if Grant.OTHER_UPDATE in needs:
-            control[Grant.OTHER_UPDATE] = defended.update((trial + 1) % protocol.trials)
+    if Grant.TRUTH in cell.attack.manifest.grants:
+        control[Grant.TRUTH] = plain.truths[trial].images.clone()
+    if Grant.OTHER_UPDATE in cell.attack.manifest.grants:
+        control[Grant.OTHER_UPDATE] = defended.update((trial + 1) % protocol.trials)
     names = (protocol.name, "attack", cell.attack.label, cell.defense.label, trial)
     return observe(
         protocol.threat.model(),
@@ -305,10 +312,15 @@ def _wrong(answer: Reconstruction, truth: torch.Tensor) -> str | None:
     images: Any = answer.images
     if not isinstance(images, torch.Tensor):
         return f"returned images of type {type(images).__name__}; wanted a tensor"
+    if images.layout != torch.strided or images.is_meta:
+        return "returned images without values of their own; wanted a dense tensor"
     if images.shape != truth.shape:
         return f"returned images {tuple(images.shape)}; wanted {tuple(truth.shape)}"
     if images.dtype != torch.float32:
         return f"returned images of {images.dtype}; wanted torch.float32"
     if not bool(images.isfinite().all()):
         return "returned images that are not finite"
+    count = answer.gradient_evaluations
+    if not isinstance(count, int) or count < 0:
+        return f"returned {count!r:.40} gradient evaluations; wanted a whole number"
     return None

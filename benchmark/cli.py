@@ -44,7 +44,7 @@ def run(
         typer.Option(help="Only this defense, or NAME,key=value; may be repeated.", metavar="NAME"),
     ] = None,
     trials: Annotated[
-        int | None, typer.Option(help="Only the first N trials of each seed.", min=1, metavar="N")
+        str | None, typer.Option(help="Only the first N trials of each seed.", metavar="N")
     ] = None,
     seeds: Annotated[
         str | None, typer.Option(help="Other seeds than the protocol's.", metavar="0,1,2")
@@ -67,7 +67,7 @@ def run(
         suite=suite,
         attacks=tuple(attack or ()),
         defenses=tuple(defense or ()),
-        trials=trials,
+        trials=_count(trials),
         seeds=_numbers(seeds),
         device=device,
         results=results,
@@ -182,6 +182,14 @@ def _mirror(given: Path | None) -> Path | None:
     if named is not None and not named.is_dir():
         raise BenchmarkError(f"{named}: no such folder; --data wants a mirror of data sets")
     return named
+
+
+def _count(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise BenchmarkError(f"--trials {text!r}: wanted a whole number from 1 on")
+    return int(text)
 
 
 def _numbers(text: str | None) -> tuple[int, ...] | None:

@@ -55,7 +55,7 @@ def shown(name: str, plugins: tuple[Path, ...]) -> str:
         names = [protocol.name for protocol in load_suite(name)]
         found.append({"kind": "suite", "name": name, "protocols": names})
     if name in CATALOGUE:
-        found.append({"kind": "data set", **_plain(vars(CATALOGUE[name]))})
+        found.append({**_plain(vars(CATALOGUE[name])), "kind": f"{CATALOGUE[name].kind} data set"})
     if name in METRICS:
         metric = METRICS[name]
         fields = ("name", "unit", "better", "description")
@@ -100,7 +100,9 @@ def _metrics() -> Rows:
 
 
 def _submission(submission: Any) -> dict[str, Any]:  # noqa: ANN401
-    manifest = submission.manifest.model_dump(exclude={"variants"}, exclude_none=True)
+    manifest = submission.manifest.model_dump(
+        mode="json", exclude={"variants"}, exclude_none=True, exclude_defaults=True
+    )
     instance = submission.build()
     return {
         **manifest,

@@ -57,7 +57,7 @@ class ThreatSettings(_Frozen):
 class BudgetSettings(_Frozen):
     """What an attack may spend on one trial."""
 
-    seconds: float = Field(gt=0)
+    seconds: float = Field(gt=0, allow_inf_nan=False)
     memory_mib: int = Field(gt=0)
     """Above the process's own memory; enforced where attacks run isolated."""
 
@@ -178,6 +178,7 @@ def _load(path: Path, settings: type[_Settings]) -> _Settings:
         text = path.read_text(encoding="utf-8")
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         content = yaml.safe_load(text)
+        lines = _lines(node, path)
     except OSError as error:
         raise ProtocolError(f"{path}: cannot be read: {error.strerror}") from error
     except yaml.YAMLError as error:
@@ -185,9 +186,10 @@ def _load(path: Path, settings: type[_Settings]) -> _Settings:
         where = f"{path}:{mark.line + 1}" if mark else str(path)
         problem = getattr(error, "problem", None) or "not YAML"
         raise ProtocolError(f"{where}: malformed YAML: {problem}") from error
+    except (ValueError, RecursionError) as error:  # not UTF-8, no such date, an alias in itself
+        raise ProtocolError(f"{path}: malformed YAML: {error}") from error
     if not isinstance(content, dict):
         raise ProtocolError(f"{path}:1: wanted a mapping of keys, got {type(content).__name__}")
-    lines = _lines(node, path)
     try:
         loaded = settings.model_validate(content)
     except ValidationError as error:

@@ -94,7 +94,8 @@ def read_file(path: Path) -> Reading:
         return reading
     except OSError as error:
         raise RecordError(f"{path}: cannot be read: {error.strerror}") from error
-    for number, raw in enumerate(data.split(b"\n"), start=1):
+    *lines, tail = data.split(b"\n")
+    for number, raw in enumerate(lines, start=1):
         if not raw.strip():
             continue
         try:
@@ -104,6 +105,8 @@ def read_file(path: Path) -> Reading:
             where = ".".join(str(part) for part in first["loc"])
             what = f"{where}: {first['msg']}" if where else first["msg"]
             reading.damaged.append(f"{path}:{number}: not a record: {what}")
+    if tail:
+        reading.damaged.append(f"{path}:{len(lines) + 1}: cut off before its end")
     return reading
 
 
@@ -128,16 +131,18 @@ def append(path: Path, records: Iterable[Record]) -> None:
     text = "".join(record.line() + "\n" for record in records).encode()
     with _reported(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab+") as file:
-            kept = _whole_lines(file.seek(0, os.SEEK_END), path)
+        with path.open("ab+", buffering=0) as file:
+            file.seek(0)
+            kept = file.read().rfind(b"\n") + 1
             file.truncate(kept)
             try:
-                file.write(text)
-                file.flush()
+                left = memoryview(text)
+                while left:
+                    left = left[file.write(left) :]
                 os.fsync(file.fileno())
             except OSError:
                 with contextlib.suppress(OSError):
-                    os.ftruncate(file.fileno(), kept)
+                    file.truncate(kept)
                 raise
 
 
@@ -171,20 +176,12 @@ def write_protocol(results: Path, name: str, content: dict[str, Any]) -> None:
 
 
 def check_writable(results: Path) -> None:
-    """Raise RecordError, before any work, where a results folder cannot be written."""
-    probe = results / f".{os.getpid()}.partial"
+    """Raise RecordError, before any work, where a results folder could not be written."""
+    there = next(place for place in [results, *results.absolute().parents] if place.exists())
     with _reported(results):
-        results.mkdir(parents=True, exist_ok=True)
+        probe = there / f".{os.getpid()}.partial"
         probe.write_bytes(b"")
         probe.unlink()
-
-
-def _whole_lines(size: int, path: Path) -> int:
-    """Return the length of a file up to and with its last line end."""
-    if size == 0:
-        return 0
-    data = path.read_bytes()
-    return data.rfind(b"\n") + 1
 
 
 @contextlib.contextmanager

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from benchmark.contract import Attack, Defense
+from benchmark.contract import Attack, Defense, Grant
 from benchmark.errors import PluginError
 from benchmark.records import Scalar
 
@@ -44,9 +44,17 @@ class Manifest(BaseModel):
     paper: str | None = None
     """Where the method comes from."""
     control: bool = False
-    """A yardstick, set apart on the board; may hold grants that no protocol gives."""
+    """A yardstick, set apart on the board."""
+    grants: tuple[Grant, ...] = ()
+    """Facts that no protocol gives; a control's alone."""
     variants: tuple[dict[str, Scalar], ...] = ({},)
     """Arguments to run under; `{}` is the defaults."""
+
+    @model_validator(mode="after")
+    def _grants_are_a_controls(self) -> Manifest:
+        if self.grants and not self.control:
+            raise ValueError("grants are a control's alone")
+        return self
 
 
 @dataclass(frozen=True)
@@ -70,7 +78,8 @@ class Submission:
     @cached_property
     def digest(self) -> str:
         """Identify the source: its own files and what they import of toolbox and submissions."""
-        digest = hashlib.sha256(self.manifest.entry.encode())
+        manifest = self.manifest
+        digest = hashlib.sha256(repr((manifest.entry, manifest.control, manifest.grants)).encode())
         for path in sorted(_sources(self.folder), key=lambda path: path.as_posix()):
             base = ROOT if path.is_relative_to(ROOT) else self.folder
             digest.update(f"\0{path.relative_to(base).as_posix()}\0".encode())
@@ -94,7 +103,7 @@ class Submission:
             raise PluginError(f"{where}: {class_name} is not a dataclass")
         try:
             return made(**dict(self.arguments))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise PluginError(f"{where}: {class_name}: {error}") from error
 
     def _module(self, name: str, where: Path) -> types.ModuleType:
@@ -107,7 +116,7 @@ class Submission:
                 sys.modules[package] = parent
         try:
             return importlib.import_module(f"{package}.{name}")
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             said = str(error).strip().splitlines()
             first = f"{type(error).__name__}: {said[0] if said else ''}"
             raise PluginError(f"{where}: cannot be imported: {first}") from error
@@ -182,8 +191,10 @@ class Registry:
 def _manifest(path: Path) -> Manifest:
     try:
         manifest = Manifest.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise PluginError(f"{path}: malformed YAML: {str(error).splitlines()[0]}") from error
+    except OSError as error:
+        raise PluginError(f"{path}: cannot be read: {error.strerror}") from error
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(key) for key in first["loc"])
@@ -202,7 +213,7 @@ def _entry_point_folders() -> list[Path]:
 
 def _sources(folder: Path) -> set[Path]:
     """Return a submission's own files and, from file to file, the toolbox and submissions used."""
-    due = list(folder.glob("*.py"))
+    due = list(folder.rglob("*.py"))
     seen: set[Path] = set()
     while due:
         path = due.pop()

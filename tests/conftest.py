@@ -187,7 +187,7 @@ def quick(provenance) -> Callable[[str], Bench]:
     return cache(lambda name: Bench(name, None, provenance))
 
 
-class Keeper:
+class Keeper(InProcess):
     """A worker that keeps what an attack would see, and answers nothing."""
 
     stack = None

@@ -5,6 +5,7 @@ import torch
 
 from benchmark.cell import Outcome, stacks
 from benchmark.contract import Reconstruction
+from benchmark.running.inprocess import InProcess
 
 MISBEHAVIOUR = {
     "raise ValueError('boom\\nand more')": ("failed", "ValueError: boom (attack.py:"),
@@ -18,6 +19,11 @@ MISBEHAVIOUR = {
     ),
     "return Reconstruction(grey(seen).images.double())": ("failed", "torch.float64; wanted"),
     "return Reconstruction([0.5])": ("failed", "type list; wanted a tensor"),
+    "return Reconstruction(grey(seen).images.to('meta'))": ("failed", "wanted a dense tensor"),
+    "return Reconstruction(grey(seen).images.to_sparse())": ("failed", "wanted a dense tensor"),
+    "return Reconstruction(grey(seen).images, 'many')": ("failed", "'many' gradient evaluations"),
+    "return Reconstruction(grey(seen).images, 2.5)": ("failed", "wanted a whole number"),
+    "raise SystemExit(0)": ("failed", "SystemExit: 0 (attack.py:"),
     "return grey(seen).images": ("failed", "returned a Tensor; wanted a Reconstruction"),
     "return None": ("failed", "returned a NoneType; wanted a Reconstruction"),
     "seen.update['head.bias'].zero_(); return grey(seen)": ("failed", "changed the observation"),
@@ -128,7 +134,7 @@ def test_stacks_are_cut_at_fixed_places_whatever_is_due():
 
 
 def test_worker_answers_are_judged_not_trusted(bench):
-    class Liar:
+    class Liar(InProcess):
         def reconstruct(self, submission, stack):
             answer = Reconstruction(torch.full((1, 1, 8, 8), torch.nan))
             return [Outcome(answer, "completed", None, 1.0, 2)] * len(stack)
@@ -136,3 +142,66 @@ def test_worker_answers_are_judged_not_trusted(bench):
     records = bench().run("random", worker=Liar())
     assert {record.status for record in records} == {"failed"}
     assert records[0].seconds == 1.0
+
+
+@pytest.mark.parametrize(
+    ("needs", "body", "reason"),
+    [
+        ("set()", "raise KeyError('part')", "applies: KeyError: 'part' (attack.py:"),
+        ("set()", "seen.update['head.bias'].sum().item()", "applies: "),
+        ("set()", "while True: pass", "applies: passed its limit of 0.2 s"),
+        ("{'magic'}", "pass", "applies: ValueError: 'magic' is not a valid Grant"),
+    ],
+)
+def test_attack_that_cannot_say_whether_it_fits_fails_its_trials(
+    plugin, bench, needs, body, reason
+):
+    source = f"""
+from dataclasses import dataclass
+from benchmark.api import Attack
+
+@dataclass(frozen=True)
+class Plugin(Attack):
+    needs = {needs}
+    def applies(self, seen):
+        {body}
+    def reconstruct(self, seen):
+        raise AssertionError("never asked")
+"""
+    made = bench(plugin("bad", source=source), budget={"seconds": 0.2, "memory_mib": 256})
+    records = made.run("bad")
+    assert [record.trial for record in records] == [0, 1, 2]
+    assert all(record.status == "failed" for record in records)
+    assert all(record.reason.startswith(reason) for record in records), records[0].reason
+    floor = made.run("prior_only")
+    assert [r.metrics for r in records] == [r.metrics for r in floor]
+
+
+def test_needs_may_be_written_as_plain_words(plugin, bench):
+    source = """
+from dataclasses import dataclass
+import torch
+from benchmark.api import Attack, Reconstruction
+
+@dataclass(frozen=True)
+class Plugin(Attack):
+    needs = {"labels"}
+    def reconstruct(self, seen):
+        raise AssertionError("never asked")
+"""
+    (record,) = bench(plugin("plain", source=source)).run("plain")
+    assert record.status == "not_applicable"
+    assert record.reason == "needs labels, which the protocol does not grant"
+
+
+def test_what_an_attack_does_to_its_facts_and_to_the_models_modes_stays_its_own(plugin, bench):
+    body = """seen.data_statistics.mean_image.fill_(9)
+seen.model.train()
+for parameter in seen.model.parameters(): parameter.requires_grad_(False)
+return grey(seen)"""
+    made = bench(plugin("rude", body))
+    before = made.run("prior_only")
+    assert [record.status for record in made.run("rude")] == ["completed"] * 3
+    assert not made.round.victim.training
+    assert all(weight.requires_grad for weight in made.round.victim.parameters())
+    assert [r.metrics for r in made.run("prior_only")] == [r.metrics for r in before]

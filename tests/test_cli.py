@@ -40,6 +40,9 @@ def results(tmp_path):
     return tmp_path / "results"
 
 
+FIVE = {"name": "digits", "split": "test", "size": 9}
+
+
 def without(ended, results, *said):
     """Check that a command was refused in one line, and that nothing was written."""
     assert ended.code == 2
@@ -49,12 +52,24 @@ def without(ended, results, *said):
     assert not results.exists()
 
 
+def test_protocol_that_cannot_run_is_refused_before_anything_is_written(tiny, gradleak, results):
+    for changes, said in (({"trials": 99999}, "99999 trials"), ({"data": FIVE}, "must tile")):
+        ended = gradleak("run", tiny(**changes), "--results", results)
+        without(ended, results, said)
+
+
+def test_plugin_that_exits_on_import_is_refused(plugin, tiny, gradleak, results):
+    folder = plugin("quits", source="raise SystemExit(0)")
+    ended = gradleak("run", tiny(), "--plugins", folder, "--results", results)
+    without(ended, results, "cannot be imported: SystemExit: 0")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["--trials", "4"], ["--trials 4: tiny has 3 trials a seed"]),
         (["--trials", "0"], ["--trials", "1"]),
-        (["--trials", "few"], ["--trials", "integer"]),
+        (["--trials", "few"], ["--trials", "few", "whole number"]),
         (["--seeds", "one,2"], ["--seeds 'one,2': wanted whole numbers such as 0,1,2"]),
         (["--seeds", ""], ["--seeds ''"]),
         (["--device", "tpu"], ["--device 'tpu': wanted auto, cpu or cuda"]),

@@ -152,3 +152,21 @@ def test_frozen_protocol_is_plain_data_with_the_digest(tiny):
     frozen = protocol.frozen()
     assert frozen.pop("digest") == protocol.digest
     assert load(tiny(), **frozen) == protocol
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"title: caf\xe9\n", "malformed YAML"),
+        (b"title: 2024-13-45\n", "malformed YAML"),
+        (b"a: &x [*x]\n", "malformed YAML"),
+    ],
+)
+def test_file_that_no_loader_reads_is_malformed(tmp_path, content, said):
+    path = tmp_path / "odd.yaml"
+    path.write_bytes(content)
+    with pytest.raises(ProtocolError) as refused:
+        load_protocol(str(path))
+    assert str(refused.value).startswith(str(path))
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)

@@ -89,7 +89,16 @@ def test_truncated_last_line_is_reported_with_its_number(path):
     reading = read_file(path)
     assert reading.records == [record(0)]
     (damage,) = reading.damaged
-    assert damage.startswith(f"{path}:2: not a record: ")
+    assert damage == f"{path}:2: cut off before its end"
+
+
+def test_record_without_its_line_end_is_no_record_and_the_next_append_drops_it(path):
+    append(path, [record(0), record(1)])
+    path.write_bytes(path.read_bytes()[:-1])
+    assert read_file(path).records == [record(0)]
+    append(path, [record(2)])
+    reading = read_file(path)
+    assert (reading.records, reading.damaged) == ([record(0), record(2)], [])
 
 
 @pytest.mark.parametrize(
@@ -200,9 +209,9 @@ def test_folder_below_a_file_is_refused(tmp_path):
         append(tmp_path / "file/results/a.jsonl", [record(0)])
 
 
-def test_check_leaves_an_empty_folder(tmp_path):
+def test_check_leaves_nothing_behind(tmp_path):
     check_writable(tmp_path / "a/b")
-    assert list((tmp_path / "a/b").iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_protocol_is_written_once_while_it_stays_the_same(tmp_path):

@@ -64,10 +64,11 @@ def observe(
         defense: the defense's public description; always passes.
         control: facts for a control alone (the truth, another trial's update).
     """
-    facts = {
+    statistics = (data_statistics.mean_image, data_statistics.mean, data_statistics.std)
+    facts = {  # copies: what an attack does to them stays its own
         Grant.BATCH_SIZE: batch_size,
-        Grant.LABELS: labels,
-        Grant.DATA_STATISTICS: data_statistics,
+        Grant.LABELS: labels.clone(),
+        Grant.DATA_STATISTICS: DataStatistics(*(tensor.clone() for tensor in statistics)),
     }
     granted: dict[str, Any] = {
         grant.value: fact for grant, fact in facts.items() if grant in threat.grants

@@ -10,8 +10,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from benchmark.cell import Cell, Setting, Worker, attacked, check_applies
-from benchmark.errors import BenchmarkError, NotApplicable
+from benchmark.cell import Cell, Setting, Worker, applies, attacked
+from benchmark.errors import BenchmarkError
 from benchmark.federation import DefendedRound, Round
 
 _SIDE, _CAPTION, _EMPTY = 1.15, 0.24, 0.42  # inches: a picture, the number below, a row of none
@@ -36,9 +36,7 @@ def rows(
     for cell in cells:
         defended = DefendedRound(plain, cell.defense.build(), cell.defense.label)
         name = f"{cell.attack.label}\ndefense: {cell.defense.label.replace(',', ', ')}"
-        try:
-            check_applies(cell, setting, defended, trials[0])
-        except NotApplicable:
+        if applies(cell, setting, defended, worker, trials[0]).status == "not_applicable":
             drawn.append(Row(name, (None,) * len(trials), ("not applicable",) * len(trials)))
             continue
         outcomes = attacked(cell, setting, defended, worker, trials)

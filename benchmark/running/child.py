@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,9 +17,8 @@ from benchmark.contract import Attack, Stack
 from benchmark.errors import BenchmarkError, PluginError
 from benchmark.registry import Manifest, Submission
 from benchmark.running.exchange import load_model, load_observation, save_reconstruction
-from benchmark.running.inprocess import attempt
+from benchmark.running.inprocess import attempt, loops, verdict
 from benchmark.running.memory import resident
-from benchmark.running.sandbox import described
 from benchmark.victims import Victim
 
 
@@ -44,8 +44,10 @@ def main() -> None:
         model = models[request["model"]]
         files = [Path(file) for file in request["observations"]]
         stack = Stack([load_observation(file, model, device) for file in files])
-        outcomes = _limited(attack, stack)
-        folder = Path(request["answers"])
+        if request["what"] == "applies":
+            _say(answers, asdict(verdict(attack, stack[0])))
+            continue
+        folder, outcomes = Path(request["answers"]), _limited(attack, stack)
         _say(answers, {"outcomes": [_sent(o, folder, i) for i, o in enumerate(outcomes)]})
 
 
@@ -58,7 +60,8 @@ def _attack(start: dict[str, Any]) -> Attack:
 
 def _limited(attack: Attack, stack: Stack) -> list[Outcome]:
     """Run a stack with the memory that its trials may take above what the child holds now."""
-    allowed = stack[0].budget.memory_bytes * len(stack)
+    at_once = 1 if loops(attack) else len(stack)
+    allowed = stack[0].budget.memory_bytes * at_once
     held = resident("VmData")
     before = resource.getrlimit(resource.RLIMIT_DATA)
     if held is not None:
@@ -86,9 +89,15 @@ def _sent(outcome: Outcome, folder: Path, index: int) -> dict[str, Any]:
         try:
             save_reconstruction(outcome.reconstruction, path)
             file = str(path)
-        except (PluginError, TypeError, ValueError) as error:
+        except (PluginError, RuntimeError, TypeError, ValueError) as error:
             outcome = Outcome(None, "failed", str(error), outcome.seconds, None)
-    return {**described(outcome), "file": file}
+    return {
+        "status": outcome.status,
+        "reason": outcome.reason,
+        "seconds": outcome.seconds,
+        "peak_bytes": outcome.peak_bytes,
+        "file": file,
+    }
 
 
 def _say(pipe: IO[bytes], answer: dict[str, Any]) -> None:

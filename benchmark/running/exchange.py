@@ -64,6 +64,8 @@ def save_observation(seen: Observation, path: Path) -> None:
     }
     tensors["generator"] = seen.generator.get_state()
     meta = {
+        "order": list(seen.update),
+        "other_order": list(known.other_update or ()),
         "batch_size": known.batch_size,
         "defense": dict(known.defense),
         "seconds": seen.budget.seconds,
@@ -83,19 +85,20 @@ def load_observation(path: Path, model: nn.Module, device: torch.device) -> Obse
             if name.startswith(prefix)
         }
 
-    other, data, facts = part("other/"), part("data/"), part("known/")
+    update, other, data, facts = (part(p) for p in ("update/", "other/", "data/", "known/"))
     knowledge = Knowledge(
         batch_size=meta["batch_size"],
         labels=facts.get("labels"),
         data_statistics=DataStatistics(**data) if data else None,
         truth=facts.get("truth"),
-        other_update=Update(other) if other else None,
+        other_update=Update({n: other[n] for n in meta["other_order"]}) if other else None,
         defense=meta["defense"],
     )
     draws = torch.Generator()
     draws.set_state(tensors["generator"])
     budget = Budget(meta["seconds"], meta["memory_bytes"])
-    return Observation(Update(part("update/")), model, knowledge, budget, draws)
+    ordered = Update({name: update[name] for name in meta["order"]})
+    return Observation(ordered, model, knowledge, budget, draws)
 
 
 def save_reconstruction(answer: Reconstruction, path: Path) -> None:

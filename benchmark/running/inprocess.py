@@ -17,8 +17,11 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
-from benchmark.cell import Outcome
-from benchmark.contract import Attack, Reconstruction, Stack
+from torch import nn
+
+from benchmark.cell import Outcome, Verdict
+from benchmark.contract import Attack, Grant, Observation, Reconstruction, Stack, Update
+from benchmark.errors import NotApplicable
 from benchmark.records import Status
 from benchmark.registry import Submission
 from benchmark.running.memory import Peak
@@ -32,12 +35,39 @@ class OutOfTime(BaseException):
 
 
 class InProcess:
-    """The worker that calls attacks directly."""
+    """The worker that calls attacks directly; see `cell.Worker`."""
+
+    def load(self, submission: Submission) -> None:
+        """Import an attack."""
+        submission.build()
+
+    def applies(self, submission: Submission, seen: Observation) -> Verdict:
+        """Ask an attack whether it fits."""
+        return verdict(submission.build(), seen)
 
     def reconstruct(self, submission: Submission, stack: Stack) -> list[Outcome]:
-        """Run one attack on a stack; see `cell.Worker`."""
+        """Run an attack on a stack."""
         attack: Attack = submission.build()
         return attempt(attack, stack)
+
+
+def verdict(attack: Attack, seen: Observation) -> Verdict:
+    """Ask an attack whether it fits; it sees shapes, and no values."""
+    try:
+        missing = [g for g in map(Grant, attack.needs) if getattr(seen.knowledge, g.value) is None]
+        if missing:
+            names = ", ".join(sorted(missing))
+            return Verdict("not_applicable", f"needs {names}, which the protocol does not grant")
+        shapes = Update({name: tensor.to("meta") for name, tensor in seen.update.items()})
+        with _wall_clock(seen.budget.seconds):
+            attack.applies(replace(seen, update=shapes))
+    except NotApplicable as reason:
+        return Verdict("not_applicable", str(reason))
+    except OutOfTime:
+        return Verdict("failed", f"applies: passed its limit of {seen.budget.seconds:g} s")
+    except (Exception, SystemExit) as error:
+        return Verdict("failed", f"applies: {_described(error)}")
+    return Verdict("applies", None)
 
 
 def attempt(attack: Attack, stack: Stack) -> list[Outcome]:
@@ -47,13 +77,17 @@ def attempt(attack: Attack, stack: Stack) -> list[Outcome]:
     and timed trial by trial from the start.
     """
     before = _versions(stack)
-    loops = type(attack).reconstruct_stack is Attack.reconstruct_stack
-    outcomes = [] if loops else _together(attack, stack)
-    if loops or (len(stack) > 1 and any(o.status != "completed" for o in outcomes)):
+    outcomes = [] if loops(attack) else _together(attack, stack)
+    if not outcomes or (len(stack) > 1 and any(o.status != "completed" for o in outcomes)):
         outcomes = [_together(attack, stack[i : i + 1])[0] for i in range(len(stack))]
     if _versions(stack) != before:
         return [replace(o, reconstruction=None, status="failed", reason=CHANGED) for o in outcomes]
     return outcomes
+
+
+def loops(attack: Attack) -> bool:
+    """Tell whether an attack takes the trials of a stack one by one."""
+    return type(attack).reconstruct_stack is Attack.reconstruct_stack
 
 
 def _together(attack: Attack, stack: Stack) -> list[Outcome]:
@@ -64,12 +98,12 @@ def _together(attack: Attack, stack: Stack) -> list[Outcome]:
     with Peak(stack.model) as peak:
         started = time.perf_counter()
         try:
-            with _wall_clock(limit * len(stack)):
+            with _as_it_was(stack.model), _wall_clock(limit * len(stack)):
                 answers = attack.reconstruct_stack(stack)
             reason = _broken_contract(answers, stack)
         except OutOfTime:
             status, reason = "timed_out", f"passed its limit of {limit:g} s a trial"
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             reason = _described(error)
         seconds = (time.perf_counter() - started) / len(stack)
     if reason is None:
@@ -97,6 +131,20 @@ def _versions(stack: Stack) -> list[int]:
 
 
 @contextmanager
+def _as_it_was(model: nn.Module) -> Iterator[None]:
+    """Give a model its modes back: attacks freeze parameters as a matter of course."""
+    trained = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        yield
+    finally:
+        for parameter, requires_grad in trained:
+            parameter.requires_grad_(requires_grad)
+        for module, training in modes:
+            module.training = training
+
+
+@contextmanager
 def _wall_clock(seconds: float) -> Iterator[None]:
     """Raise OutOfTime in the main thread after so many seconds; elsewhere there is no limit."""
     if (
@@ -118,7 +166,7 @@ def _wall_clock(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, previous)
 
 
-def _described(error: Exception) -> str:
+def _described(error: BaseException) -> str:
     """Return an exception in one line, with the place of the submission's code it came from."""
     said = str(error).strip().splitlines()
     frames = traceback.extract_tb(sys.exc_info()[2])

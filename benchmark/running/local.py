@@ -103,6 +103,10 @@ class LocalRunner:
         (seed,) = group.seeds
         if not due_cells(group, self.results, seed):
             return True
+        try:  # what cannot run is said before anything is written
+            self._plain(self._setting(group.protocol), seed)
+        except DataUnavailable:
+            pass  # a verdict, written below
         folder = group.folder(self.results)
         try:
             folder.mkdir(parents=True, exist_ok=True)

@@ -80,10 +80,19 @@ def due_trials(reading: Reading, cell: Cell, trials: Sequence[int]) -> list[int]
 
 def due_cells(group: Group, results: Path, seed: int) -> list[tuple[Cell, list[int]]]:
     """Return the cells of a group that lack trials under a seed, with those trials."""
-    cells = []
-    for cell in group.cells(seed):
-        path = cell_path(results, cell.protocol.name, cell.defense.label, cell.attack.label)
-        due = due_trials(read_file(path), cell, group.trials)
-        if due:
-            cells.append((cell, due))
-    return cells
+    due = [
+        (cell, due_trials(reading(cell, results), cell, group.trials)) for cell in group.cells(seed)
+    ]
+    return [(cell, trials) for cell, trials in due if trials]
+
+
+def reading(cell: Cell, results: Path) -> Reading:
+    """Read the file of a cell."""
+    names = (cell.protocol.name, cell.defense.label, cell.attack.label)
+    return read_file(cell_path(results, *names))
+
+
+def damaged(groups: Iterable[Group], results: Path) -> list[str]:
+    """Return the lines of the groups' files that could not be read, each as `file:line: why`."""
+    cells = (cell for group in groups for cell in group.cells(group.seeds[0]))
+    return [line for cell in cells for line in reading(cell, results).damaged]

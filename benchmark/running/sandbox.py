@@ -2,7 +2,8 @@
 
 The child receives the observation and returns the reconstruction as safetensors, and both sides
 speak JSON lines over a pipe: no pickle either way. It inherits no environment but what Python and
-torch need to start, and it is a separate address space: the truth is not in it.
+torch need to start, and it is a separate address space: the truth is not in it. What it says is
+not trusted: an answer that makes no sense is a failure of its trial.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ import signal
 import subprocess
 import sys
 import tempfile
-from dataclasses import asdict
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
-from benchmark.cell import Outcome
-from benchmark.contract import Stack
+from benchmark.cell import Outcome, Verdict
+from benchmark.contract import Observation, Stack
 from benchmark.errors import PluginError
 from benchmark.registry import ROOT, Submission
 from benchmark.running.exchange import load_reconstruction, save_model, save_observation
@@ -30,12 +32,13 @@ from benchmark.running.exchange import load_reconstruction, save_model, save_obs
 _KEPT_VARIABLES = ("PATH", "HOME", "TMPDIR", "LANG", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
 _STARTING_SECONDS = 120.0
 _GRACE_SECONDS = 5.0  # the child's own alarm comes first and says more
+_LONGEST_ANSWER = 2**22  # bytes of JSON
 
 
 class Sandbox:
     """The worker that runs attacks in children, one child a submission, kept while it behaves.
 
-    Use as a context: leaving it ends the children and removes their files.
+    Use as a context: leaving it ends the children and removes their files. See `cell.Worker`.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -52,36 +55,64 @@ class Sandbox:
             child.kill()
         self._folder.cleanup()
 
+    def load(self, submission: Submission) -> None:
+        """Have a child import an attack, or raise PluginError."""
+        child = self._child(submission)
+        if child.unfit:
+            raise PluginError(child.reason)
+
+    def applies(self, submission: Submission, seen: Observation) -> Verdict:
+        """Have a child ask its attack whether it fits."""
+        with tempfile.TemporaryDirectory(dir=self._folder.name) as exchange:
+            child = self._child(submission)
+            answer = self._ask(child, "applies", Stack([seen]), exchange, seen.budget.seconds)
+            if answer is None:
+                return Verdict("failed", child.reason)
+            said = answer.get("status")
+            reason = str(answer.get("reason"))
+            if said == "applies":
+                return Verdict("applies", None)
+            return Verdict("not_applicable" if said == "not_applicable" else "failed", reason)
+
     def reconstruct(self, submission: Submission, stack: Stack) -> list[Outcome]:
-        """Run one attack on a stack; see `cell.Worker`."""
+        """Have a child run its attack on a stack."""
+        with tempfile.TemporaryDirectory(dir=self._folder.name) as exchange:
+            child = self._child(submission)
+            # a stack that fails is run again trial by trial, so it may take its time twice
+            limit = (2 if len(stack) > 1 else 1) * len(stack) * stack[0].budget.seconds
+            answer = self._ask(child, "reconstruct", stack, exchange, limit)
+            outcomes = None if answer is None else _outcomes(answer, Path(exchange), len(stack))
+        if outcomes is not None:
+            return outcomes
+        if len(stack) > 1 and not child.unfit:  # which trial was it?
+            return [self.reconstruct(submission, stack[i : i + 1])[0] for i in range(len(stack))]
+        reason = child.reason or "its process gave an answer that makes no sense"
+        child.kill()
+        return [Outcome(None, child.status, reason, child.seconds, None)] * len(stack)
+
+    def _child(self, submission: Submission) -> _Child:
+        """Return the submission's child: a new one if the last died, none anew if it never ran."""
+        child = self._children.get(submission.label)
+        if child is None or not (child.alive or child.unfit):
+            child = self._children[submission.label] = _Child(submission, self._device)
+        return child
+
+    def _ask(
+        self, child: _Child, what: str, stack: Stack, exchange: str, limit: float
+    ) -> dict[str, Any] | None:
+        """Write a stack to a folder and send a request; None where the child did not answer."""
+        if child.unfit:
+            return None
         try:
             model = self._model_file(stack.model)
         except PluginError as error:
-            return [Outcome(None, "failed", str(error), 0.0, None)] * len(stack)
-        outcomes = self._ask(submission, stack, model)
-        if outcomes is None and len(stack) > 1:  # the child died: which trial was it?
-            alone = (self._ask(submission, stack[i : i + 1], model) for i in range(len(stack)))
-            return [outcome[0] if outcome else self._died(submission) for outcome in alone]
-        return outcomes or [self._died(submission)]
-
-    def _ask(self, submission: Submission, stack: Stack, model: Path) -> list[Outcome] | None:
-        """Have a stack run by the submission's child; None where the child did not live to tell."""
-        child = self._children.get(submission.label)
-        if child is None or not child.alive:
-            child = self._children[submission.label] = _Child(submission, self._device)
-        with tempfile.TemporaryDirectory(dir=self._folder.name) as exchange:
-            files = [str(Path(exchange) / f"{i}.safetensors") for i in range(len(stack))]
-            for seen, file in zip(stack, files, strict=True):
-                save_observation(seen, Path(file))
-            # a stack that fails is run again trial by trial, so it may take its time twice
-            limit = (2 if len(stack) > 1 else 1) * len(stack) * stack[0].budget.seconds
-            request = {"model": str(model), "observations": files, "answers": exchange}
-            answer = child.ask(request, limit + _GRACE_SECONDS)
-            return None if answer is None else [_outcome(each) for each in answer["outcomes"]]
-
-    def _died(self, submission: Submission) -> Outcome:
-        child = self._children[submission.label]
-        return Outcome(None, child.status, child.reason, child.seconds, None)
+            child.reason = str(error)
+            return None
+        files = [str(Path(exchange) / f"{i}.safetensors") for i in range(len(stack))]
+        for seen, file in zip(stack, files, strict=True):
+            save_observation(seen, Path(file))
+        request = {"what": what, "model": str(model), "observations": files, "answers": exchange}
+        return child.ask(request, limit + _GRACE_SECONDS)
 
     def _model_file(self, model: nn.Module) -> Path:
         if self._model is None or self._model[0] is not model:
@@ -95,10 +126,16 @@ class Sandbox:
 
 
 class _Child:
-    """A process that runs one submission."""
+    """A process that runs one submission.
+
+    Attributes:
+        unfit: it could not import its submission, and no other child will.
+        status: of the trials it died on, with `reason` and `seconds`.
+    """
 
     def __init__(self, submission: Submission, device: torch.device) -> None:
-        self.status: Any = "failed"
+        self.unfit = False
+        self.status: Literal["failed", "timed_out"] = "failed"
         self.reason, self.seconds = "", 0.0
         kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
         self._process = subprocess.Popen(
@@ -106,6 +143,7 @@ class _Child:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            bufsize=0,
             cwd=ROOT,
             env={**kept, "HF_HUB_OFFLINE": "1"},
             start_new_session=True,
@@ -118,42 +156,66 @@ class _Child:
             "threads": torch.get_num_threads(),
         }
         answer = self.ask(start, _STARTING_SECONDS)
-        if answer and "error" in answer:
-            self.kill()
-            self.reason = answer["error"]
+        if answer is None or "error" in answer:
+            self.unfit = True
+            if answer is not None:
+                self.reason = str(answer["error"])
+                self.kill()
+            else:
+                self.reason = f"{submission.label}: its process could not start: {self.reason}"
 
     @property
     def alive(self) -> bool:
+        """Whether the process runs."""
         return self._process.poll() is None
 
     def ask(self, request: dict[str, Any], limit: float) -> dict[str, Any] | None:
         """Send a request and wait for the answer; None, with the reason kept, if none comes."""
         assert self._process.stdin
-        assert self._process.stdout
         try:
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
-            self._process.stdin.flush()
-            ready, _, _ = select.select([self._process.stdout], [], [], limit)
-            line = self._process.stdout.readline() if ready else b""
-        except OSError:
-            ready, line = [self._process.stdout], b""
-        if line:
-            answer: dict[str, Any] = json.loads(line)
-            return answer
-        if self.reason:  # it never started
-            return None
-        if not ready:
+            line = self._line(limit)
+        except TimeoutError:
             self.status, self.seconds = "timed_out", limit - _GRACE_SECONDS
-            self.reason = f"passed its limit of {limit - _GRACE_SECONDS:g} s and was killed"
-        self.kill()
-        if ready:
-            code = self._process.returncode
-            died = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-            self.reason = f"its process died: {died}"
+            self.reason = f"passed its limit of {self.seconds:g} s and was killed"
+            self.kill()
+            return None
+        except OSError:
+            line = b""  # it died while it was spoken to
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            answer = None
+        if isinstance(answer, dict):
+            return answer
+        self.kill(politely=not line)
+        code = self._process.returncode
+        died = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        said = "its process gave an answer that makes no sense"
+        self.reason = said if line else f"its process died: {died}"
         return None
 
-    def kill(self) -> None:
-        """End the process and all it started."""
+    def _line(self, limit: float) -> bytes:
+        """Read a line, or what there was before the end; TimeoutError after so many seconds."""
+        assert self._process.stdout
+        pipe, deadline, line = self._process.stdout.fileno(), time.monotonic() + limit, b""
+        while not line.endswith(b"\n") and len(line) < _LONGEST_ANSWER:
+            ready, _, _ = select.select([pipe], [], [], max(deadline - time.monotonic(), 0))
+            if not ready:
+                raise TimeoutError
+            part = os.read(pipe, 2**16)
+            if not part:
+                break
+            line += part
+        return line
+
+    def kill(self, *, politely: bool = False) -> None:
+        """End the process and all it started; politely, let a dying one say how it died."""
+        if politely:
+            try:
+                self._process.wait(1)
+            except subprocess.TimeoutExpired:
+                pass
         try:
             os.killpg(self._process.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
@@ -161,17 +223,24 @@ class _Child:
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe:
-                try:
-                    pipe.close()
-                except OSError:
-                    pass
+                pipe.close()
 
 
-def _outcome(answer: dict[str, Any]) -> Outcome:
-    file = answer.pop("file")
-    return Outcome(load_reconstruction(Path(file)) if file else None, **answer)
+def _outcomes(answer: dict[str, Any], folder: Path, count: int) -> list[Outcome] | None:
+    """Return what a child says its trials came to; None where that makes no sense."""
+    try:
+        outcomes = [_outcome(each, folder) for each in answer["outcomes"]]
+    except (KeyError, TypeError, ValueError, OSError, SafetensorError):
+        return None
+    return outcomes if len(outcomes) == count else None
 
 
-def described(outcome: Outcome) -> dict[str, Any]:
-    """Return an outcome as plain data, less its reconstruction."""
-    return {key: value for key, value in asdict(outcome).items() if key != "reconstruction"}
+def _outcome(said: dict[str, Any], folder: Path) -> Outcome:
+    seconds, peak = float(said["seconds"]), said["peak_bytes"]
+    if said["status"] == "completed":
+        file = folder / Path(said["file"]).name  # no path of the child's choosing
+        return Outcome(load_reconstruction(file), "completed", None, seconds, peak)
+    status: Literal["failed", "timed_out"] = (
+        "timed_out" if said["status"] == "timed_out" else "failed"
+    )
+    return Outcome(None, status, str(said["reason"]), seconds, None)

@@ -18,7 +18,7 @@ from benchmark.protocol import load_suite
 from benchmark.registry import Registry, Submission
 from benchmark.running.inprocess import InProcess
 from benchmark.running.local import LocalRunner, Tally
-from benchmark.running.plan import Group, due_cells, groups
+from benchmark.running.plan import Group, damaged, due_cells, groups
 from benchmark.running.progress import Progress
 from benchmark.running.provenance import provenance
 from benchmark.running.sandbox import Sandbox
@@ -51,6 +51,8 @@ def carry_out(order: Order, *, only_plan: bool) -> int:
     """
     device = device_named(order.device)
     due = _groups(order)
+    for line in damaged(due, order.results):
+        print(f"gradleak: {line}", file=sys.stderr)
     left = [
         cell
         for group in due
@@ -66,12 +68,16 @@ def carry_out(order: Order, *, only_plan: bool) -> int:
         _print_plan(left)
         return 0
     records.check_writable(order.results)
+    if not left:
+        return 0
     with ExitStack() as stack:
         inside, sandbox = InProcess(), stack.enter_context(Sandbox(device))
 
         def worker_of(submission: Submission) -> Worker:
             return sandbox if order.isolate or submission.outside else inside
 
+        for submission in due[0].attacks:
+            worker_of(submission).load(submission)  # or the run ends before it begins
         progress = stack.enter_context(Progress(len(left), trials, console))
         runner = LocalRunner(
             order.results,
@@ -110,7 +116,7 @@ def _groups(order: Order) -> list[Group]:
     registry = Registry(order.plugins)
     defenses = registry.select("defense", order.defenses)
     attacks = registry.select("attack", order.attacks)
-    for submission in [*defenses, *attacks]:
+    for submission in defenses:
         submission.build()  # a submission that cannot be loaded ends the run before it begins
     return groups(protocols, defenses, attacks, order.seeds, order.trials)
 
@@ -137,9 +143,6 @@ def _report(tally: Tally, order: Order, console: Console) -> int:
     say(f"{tally.records} records written to {order.results}")
     if tally.records:
         say(f"next: gradleak leaderboard --results {order.results}")
-    for path in sorted(order.results.glob("*/*/*.jsonl")) if tally.records else []:
-        for line in records.read_file(path).damaged:
-            print(f"gradleak: {line}", file=sys.stderr)
     never = {name: reason for name, reason in failed.items() if name not in tally.answered}
     for name, reason in never.items():
         line = f"gradleak: error: {name} failed on every trial it was given: {reason}"

@@ -36,7 +36,7 @@ class Victim(nn.Module):
 
     def weights(self) -> dict[str, Tensor]:
         """Return every trained parameter by name: what an update has an entry for."""
-        return {name: p for name, p in self.network.named_parameters() if p.requires_grad}
+        return dict(self.network.named_parameters())
 
     def with_fixed_positions(self, encoding: Literal["sincos_1d", "sincos_2d"]) -> Victim:
         """Return a copy whose positions are fixed sine-cosine buffers."""

@@ -5,7 +5,10 @@ import pytest
 import torch
 from safetensors import safe_open
 
+from benchmark.contract import Reconstruction
+from benchmark.errors import PluginError
 from benchmark.running import sandbox as module
+from benchmark.running.exchange import save_reconstruction
 from benchmark.running.sandbox import Sandbox
 
 SHORT = {"seconds": 0.5, "memory_mib": 256}
@@ -98,7 +101,7 @@ def test_only_safetensors_cross_and_nothing_is_pickled(plugin, bench, sandbox, m
 
     def watched(child, request, limit):
         answer = ask(child, request, limit)
-        folder = request.get("answers")
+        folder = request.get("answers") if request.get("what") == "reconstruct" else None
         for name in os.listdir(folder) if folder else ():
             with safe_open(os.path.join(folder, name), framework="pt") as file:
                 crossed.append((name, set(file.keys())))
@@ -113,3 +116,41 @@ def test_only_safetensors_cross_and_nothing_is_pickled(plugin, bench, sandbox, m
         assert [record.reason for record in made.run("good", worker=sandbox)] == [None] * 3
     assert len(crossed) == 2 * (3 + 3)
     assert not any({"known/truth", "known/labels"} & keys for _, keys in crossed)
+
+
+def test_submission_that_cannot_be_imported_in_the_child_is_refused(plugin, bench, sandbox):
+    source = "import os\nassert 'HF_HUB_OFFLINE' not in os.environ, 'in a child'"
+    made = bench(plugin("bad", source=source))
+    attack = made.cell("bad").attack
+    with pytest.raises(PluginError, match="cannot be imported: AssertionError: in a child"):
+        sandbox.load(attack)
+    records = made.run("bad", worker=sandbox)  # and no trial hangs on it either
+    assert [record.status for record in records] == ["failed"] * 3
+    assert len(sandbox._children) == 1
+
+
+@pytest.mark.parametrize("junk", ["b'junk\\n'", "b'[1]\\n'", "b'{}\\n'", "b'no end'"])
+def test_answer_that_makes_no_sense_is_a_failure(plugin, bench, sandbox, monkeypatch, junk):
+    monkeypatch.setattr(module, "_GRACE_SECONDS", 1.0)
+    body = f"""
+for pipe in range(3, 9):
+    try: os.write(pipe, {junk})
+    except OSError: pass
+time.sleep(60)"""
+    made = bench(plugin("bad", body), budget=SHORT)
+    (record,) = made.run("bad", worker=sandbox, trials=1)
+    assert record.status in ("failed", "timed_out")
+    assert record.reason
+    assert "\n" not in record.reason
+
+
+def test_child_cannot_name_a_file_outside_its_exchange(tmp_path):
+    save_reconstruction(Reconstruction(torch.zeros(1, 1, 8, 8)), tmp_path / "elsewhere")
+    said = {"status": "completed", "seconds": 1, "peak_bytes": None}
+    answer = {"outcomes": [{**said, "file": str(tmp_path / "elsewhere")}]}
+    inside = tmp_path / "exchange"
+    inside.mkdir()
+    assert module._outcomes(answer, inside, 1) is None
+    (tmp_path / "elsewhere").rename(inside / "elsewhere")
+    assert len(module._outcomes(answer, inside, 1)) == 1
+    assert module._outcomes(answer, inside, 2) is None
