@@ -206,7 +206,7 @@ def run_cell(
         else:
             outcomes = attacked(cell, setting, defended, worker, trials)
         yield [
-            _record(cell, setting, defended.plain, trial, outcome, provenance)
+            _record(cell, setting, defended, trial, outcome, provenance)
             for trial, outcome in zip(trials, outcomes, strict=True)
         ]
 
@@ -281,18 +281,20 @@ def _observe(
 def _record(
     cell: Cell,
     setting: Setting,
-    plain: Round,
+    defended: DefendedRound,
     trial: int,
     outcome: Outcome,
     provenance: Provenance,
 ) -> Record:
     """Judge and score one outcome; what did not complete scores as the prior alone."""
-    truth = plain.truths[trial].images
+    truth = defended.plain.truths[trial].images
     answer, status, reason = outcome.reconstruction, outcome.status, outcome.reason
     if answer is not None:
         wrong = _wrong(answer, truth)
         if wrong is not None:
             answer, status, reason = None, "failed", wrong
+    if status == "failed" and defended.sent_nonsense(trial):  # asked late: it reads all the update
+        reason = f"defense {cell.defense.label}: the update is not finite; {reason}"
     prior = setting.statistics.mean_image.expand_as(truth)
     images = prior if answer is None else answer.images
     return cell.record(

@@ -66,13 +66,13 @@ def check_defense(submission: Submission, plain: Round, trials: Sequence[int]) -
     torch.manual_seed(2)  # the global stream must not matter
     again = DefendedRound(plain, defense, submission.label)
     for trial, update in zip(trials, updates, strict=True):
+        if not math.isfinite(update.norm()):
+            raise PluginError(f"{submission.label}: the update is not finite")
         for name, tensor in again.update(trial).items():
             if not torch.equal(tensor, update[name]):
                 raise PluginError(f"{submission.label}: the same seed sends another {name}")
         if any(not torch.equal(g, plain.update(trial)[n]) for n, g in clean[trial].items()):
             raise PluginError(f"{submission.label}: changed the undefended update in place")
-        if not math.isfinite(update.norm()):
-            raise PluginError(f"{submission.label}: the update is not finite")
     if any(not torch.equal(w, plain.victim.weights()[n]) for n, w in weights.items()):
         raise PluginError(f"{submission.label}: changed the victim in place")
     allowed = (str, int, float, bool, type(None))

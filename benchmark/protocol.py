@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -97,7 +98,7 @@ class Protocol(_Frozen):
         self.threat.model()
         return self
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Identify all that decides a number: everything but the title and the description."""
         content = self.model_dump(mode="json", exclude={"title", "description"})

@@ -205,3 +205,26 @@ return grey(seen)"""
     assert not made.round.victim.training
     assert all(weight.requires_grad for weight in made.round.victim.parameters())
     assert [r.metrics for r in made.run("prior_only")] == [r.metrics for r in before]
+
+
+def test_nan_in_an_update_is_laid_to_the_defense(plugin, bench):
+    source = """
+from dataclasses import dataclass
+import torch
+from benchmark.api import Defense, Update
+
+@dataclass(frozen=True)
+class Plugin(Defense):
+    def protect_update(self, update, model, generator):
+        return Update({name: tensor * torch.nan for name, tensor in update.items()})
+"""
+    manifest = {"kind": "defense", "entry": "defense:Plugin"}
+    folder = plugin("spoils", source="", **manifest)
+    (folder / "spoils/defense.py").write_text(source)
+    made = bench(folder)
+    records = made.run("position_closed_form", "spoils")
+    assert [record.status for record in records] == ["failed"] * 3
+    assert all(r.reason.startswith("defense spoils: the update is not finite; ") for r in records)
+    floor = made.run("prior_only", "spoils")
+    assert [record.status for record in floor] == ["completed"] * 3
+    assert [r.metrics for r in records] == [r.metrics for r in floor]

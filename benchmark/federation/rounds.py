@@ -96,15 +96,16 @@ class DefendedRound:
         """Return what the client sends in a trial.
 
         Raises:
-            PluginError: a hook failed, or the update is not finite.
+            PluginError: a hook failed.
         """
         if trial not in self._updates:
             with self._named():
-                update = self._protected(trial)
-            if not math.isfinite(update.norm()):
-                raise PluginError(f"defense {self.label}: the update is not finite")
-            self._updates[trial] = update
+                self._updates[trial] = self._protected(trial)
         return self._updates[trial]
+
+    def sent_nonsense(self, trial: int) -> bool:
+        """Tell whether a trial's update was sent, and holds NaN or infinity."""
+        return trial in self._updates and not math.isfinite(self._updates[trial].norm())
 
     def _protected(self, trial: int) -> Update:
         truth = self.plain.truths[trial]

@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
+import torch
 from torch import nn
 
 from benchmark.cell import Outcome, Verdict
@@ -77,9 +78,11 @@ def attempt(attack: Attack, stack: Stack) -> list[Outcome]:
     and timed trial by trial from the start.
     """
     before = _versions(stack)
-    outcomes = [] if loops(attack) else _together(attack, stack)
-    if not outcomes or (len(stack) > 1 and any(o.status != "completed" for o in outcomes)):
-        outcomes = [_together(attack, stack[i : i + 1])[0] for i in range(len(stack))]
+    with _as_it_was(stack.model), Peak(stack.model) as peak:
+        outcomes = [] if loops(attack) else _together(attack, stack)
+        if not outcomes or (len(stack) > 1 and any(o.status != "completed" for o in outcomes)):
+            outcomes = [_together(attack, stack[i : i + 1])[0] for i in range(len(stack))]
+    outcomes = [replace(outcome, peak_bytes=peak.bytes) for outcome in outcomes]
     if _versions(stack) != before:
         return [replace(o, reconstruction=None, status="failed", reason=CHANGED) for o in outcomes]
     return outcomes
@@ -95,19 +98,18 @@ def _together(attack: Attack, stack: Stack) -> list[Outcome]:
     states = [seen.generator.get_state() for seen in stack]
     answers: list[Reconstruction] = []
     status: Status = "failed"
-    with Peak(stack.model) as peak:
-        started = time.perf_counter()
-        try:
-            with _as_it_was(stack.model), _wall_clock(limit * len(stack)):
-                answers = attack.reconstruct_stack(stack)
-            reason = _broken_contract(answers, stack)
-        except OutOfTime:
-            status, reason = "timed_out", f"passed its limit of {limit:g} s a trial"
-        except (Exception, SystemExit) as error:
-            reason = _described(error)
-        seconds = (time.perf_counter() - started) / len(stack)
+    started = time.perf_counter()
+    try:
+        with _wall_clock(limit * len(stack)):
+            answers = attack.reconstruct_stack(stack)
+        reason = _broken_contract(answers, stack)
+    except OutOfTime:
+        status, reason = "timed_out", f"passed its limit of {limit:g} s a trial"
+    except (Exception, SystemExit) as error:
+        reason = _described(error)
+    seconds = (time.perf_counter() - started) / len(stack)
     if reason is None:
-        return [Outcome(answer, "completed", None, seconds, peak.bytes) for answer in answers]
+        return [Outcome(answer, "completed", None, seconds, None) for answer in answers]
     for seen, state in zip(stack, states, strict=True):
         seen.generator.set_state(state)  # a trial run again alone draws the same numbers
     return [Outcome(None, status, reason, seconds, None)] * len(stack)
@@ -124,16 +126,22 @@ def _broken_contract(answers: list[Reconstruction], stack: Stack) -> str | None:
 
 def _versions(stack: Stack) -> list[int]:
     """Return torch's count of in-place changes of every tensor that attacks share."""
-    shared = [*stack.model.parameters(), *stack.model.buffers()]
+    shared = _tensors(stack.model)
     for seen in stack:
         shared += seen.update.values()
     return [tensor._version for tensor in shared]
 
 
+def _tensors(model: nn.Module) -> list[torch.Tensor]:
+    """Return a model's parameters and buffers in one walk; torch's own iterators take three."""
+    found = [t for m in model.modules() for t in (*m._parameters.values(), *m._buffers.values())]
+    return [tensor for tensor in found if tensor is not None]
+
+
 @contextmanager
 def _as_it_was(model: nn.Module) -> Iterator[None]:
     """Give a model its modes back: attacks freeze parameters as a matter of course."""
-    trained = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+    trained = [(tensor, tensor.requires_grad) for tensor in _tensors(model)]
     modes = [(module, module.training) for module in model.modules()]
     try:
         yield

@@ -37,12 +37,29 @@ def seen_under(grants, **more):
     )
 
 
+def assert_equal(found, wanted):
+    if isinstance(wanted, DataStatistics):
+        found, wanted = vars(found), vars(wanted)
+    torch.testing.assert_close(found, wanted, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("grants", SUBSETS, ids=lambda grants: "+".join(grants) or "nothing")
 def test_door_lets_through_what_is_granted_and_nothing_else(grants):
     known = seen_under(grants).knowledge
     for grant in Grant:
-        wanted = FACTS[grant.value] if grant in grants else None
-        assert getattr(known, grant.value) is wanted
+        found = getattr(known, grant.value)
+        if grant in grants:
+            assert_equal(found, FACTS[grant.value])
+        else:
+            assert found is None
+
+
+def test_granted_facts_are_copies_that_an_attack_may_write_to():
+    known = seen_under(OPEN).knowledge
+    for tensor in (known.labels, *vars(known.data_statistics).values()):
+        tensor.add_(1)
+    assert FACTS["labels"].tolist() == [1, 2, 3]
+    assert all(tensor.max() <= 1 for tensor in vars(FACTS["data_statistics"]).values())
 
 
 def test_defense_is_always_described_by_a_copy():

@@ -146,11 +146,16 @@ def test_hook_that_fails_is_named_in_one_line(make_round, hook):
         defended.update(0), defended.server_model
 
 
-def test_update_that_is_not_finite_is_refused(make_round):
+def test_update_that_is_not_finite_is_told_when_asked(make_round):
     @dataclasses.dataclass(frozen=True)
     class Spoils(Defense):
         def protect_update(self, update, model, generator):
             return Update({**update, "head.bias": torch.full((10,), torch.nan)})
 
-    with pytest.raises(PluginError, match=r"^defense spoils: the update is not finite$"):
-        DefendedRound(make_round(), Spoils(), "spoils").update(0)
+    spoilt = DefendedRound(make_round(), Spoils(), "spoils")
+    assert not spoilt.sent_nonsense(0)  # nothing was sent
+    spoilt.update(0)
+    assert spoilt.sent_nonsense(0)
+    sound = DefendedRound(make_round(), Defense(), "sound")
+    sound.update(0)
+    assert not sound.sent_nonsense(0)

@@ -10,7 +10,7 @@ from benchmark.federation import DefendedRound, rounds
 from benchmark.registry import Registry
 from benchmark.running.inprocess import InProcess
 
-TRIALS = 4
+TRIALS = 16
 COUNTED = (
     "1 - (attack + defense hooks + gradient + scores) / whole, in wall-clock seconds summed over "
     f"every cell of quick_digits_b under seed 0 with {TRIALS} trials, through run_cell"
