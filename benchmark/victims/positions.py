@@ -14,7 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-_SPREAD = 100.0  # highest over lowest frequency; rows stay independent up to 14 x 14 patches
+_SPREAD = 100.0  # highest over lowest frequency; keeps rows independent where width >= 4 patches
 
 
 def fix_positions(network: nn.Module, encoding: Literal["sincos_1d", "sincos_2d"]) -> None:

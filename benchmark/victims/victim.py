@@ -107,6 +107,8 @@ def _timm_network(name: str, spec: VictimSpec, mirror: Path | None) -> nn.Module
     options |= {"num_classes": spec.classes, "img_size": spec.size, "in_chans": spec.channels}
     if not timm.is_model(name):
         raise ProtocolError(f"timm has no model {name!r}; wanted a name of timm.list_models()")
+    if not timm.models.is_model_in_modules(name, ["vision_transformer", "deit"]):
+        raise ProtocolError(f"timm/{name} is no ViT or DeiT; wanted one of those")
     if spec.weights == "pretrained":
         options["pretrained"] = True
         options["pretrained_cfg_overlay"] = {"file": str(_pretrained_file(name, mirror))}
@@ -115,7 +117,12 @@ def _timm_network(name: str, spec: VictimSpec, mirror: Path | None) -> nn.Module
     except (AssertionError, RuntimeError, TypeError, ValueError) as error:
         raise ProtocolError(f"timm/{name}: {_first_line(error)}") from error
     if not isinstance(network, VisionTransformer):
-        raise ProtocolError(f"timm/{name} is no ViT or DeiT; wanted a VisionTransformer of timm")
+        raise ProtocolError(
+            f"timm/{name} is a {type(network).__name__}; wanted a plain ViT or DeiT"
+        )
+    patch = network.patch_embed.patch_size[0]
+    if spec.size % patch:
+        raise ProtocolError(f"timm/{name}: {patch} px patches must tile {spec.size} px")
     for block in network.blocks:
         cast(
             "Any", block
