@@ -188,11 +188,10 @@ def trials(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Return the scores to be ranked: (defense, seed, trial) by attack, controls aside.
 
     Where an attack is not applicable it has the prior-only control's score of that very trial,
-    or none without that control. What is unavailable to one attack is left out for all, unless
-    it is all of that attack: then the attack is left out.
+    or none without that control. What is unavailable to one attack is left out for all. An attack
+    that ran nowhere is left out itself: the prior's score is no merit of its own.
     """
-    there = frame.loc[~frame["control"] & (frame["status"] != "unavailable"), "attack"]
-    contenders = sorted(set(there))
+    contenders = sorted(set(frame.loc[~frame["control"] & (frame["trial"] >= 0), "attack"]))
 
     wide = frame[frame["trial"] >= 0].pivot(
         index=["defense", *UNIT], columns="attack", values=metric

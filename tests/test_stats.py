@@ -132,17 +132,28 @@ def test_controls_are_not_ranked():
     assert ranks(ranked([*run("a", 30), *run("oracle", 160, control=True)])) == [("a", 1)]
 
 
+TWO = [*run("a", 20, 22), *run("a", 30, 30, defense="mjp"), *run("b", 18, 18, defense="mjp")]
+
+
 def test_attack_that_does_not_apply_is_ranked_with_the_prior_of_the_same_trial():
-    rows = [*run("a", 20, 22), *run("prior_only", 10, 14, control=True), declined("b")]
-    ranking = ranked(rows)
+    prior = [*run("prior_only", 10, 14, control=True)]
+    prior += run("prior_only", 10, 14, control=True, defense="mjp")
+    ranking = ranked([*TWO, *prior, declined("b")])
     assert ranks(ranking) == [("a", 1), ("b", 2)]
-    assert ranking.places[1].score.mean == 12
+    assert [place.score.mean for place in ranking.places] == [25.5, 15]
 
 
 def test_attack_that_does_not_apply_drops_out_without_the_prior():
-    ranking = ranked([*run("a", 20, 22), declined("b")])
+    ranking = ranked([*TWO, declined("b")])
     assert ranks(ranking) == [("a", 1)]
     assert ranking.absent == {"b": ["none"]}
+
+
+def test_attack_that_ran_nowhere_has_no_rank_however_good_the_prior():
+    prior = run("prior_only", 90, 90, control=True)
+    ranking = ranked([*run("a", 20, 22), *prior, declined("b")])
+    assert ranks(ranking) == [("a", 1)]
+    assert ranking.absent == {}
 
 
 def test_defense_unavailable_to_one_attack_is_left_out_for_all():
