@@ -14,7 +14,7 @@ import sys
 import types
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Literal
@@ -217,24 +217,26 @@ def _sources(folder: Path) -> set[Path]:
     seen: set[Path] = set()
     while due:
         path = due.pop()
-        if path in seen:
-            continue
-        seen.add(path)
-        try:
-            tree = ast.parse(path.read_bytes())
-        except SyntaxError:
-            continue  # importing it will say where
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-            elif isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            else:
-                continue
-            for name in names:
-                if name.startswith(("benchmark.toolbox.", "submissions.")):
-                    here = ROOT.joinpath(*name.split("."))
-                    due += [
-                        p for p in (here.with_suffix(".py"), here / "__init__.py") if p.is_file()
-                    ]
+        if path not in seen:
+            seen.add(path)
+            due += _imported(path, path.stat().st_mtime_ns)
     return seen
+
+
+@cache
+def _imported(path: Path, _changed: int) -> tuple[Path, ...]:
+    """Return the files of toolbox and submissions that a file imports; read again if it changed."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except SyntaxError:
+        return ()  # importing it will say where
+    names: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+    ours = [name for name in names if name.startswith(("benchmark.toolbox.", "submissions."))]
+    places = [ROOT.joinpath(*name.split(".")) for name in ours]
+    files = [file for p in places for file in (p.with_suffix(".py"), p / "__init__.py")]
+    return tuple(file for file in files if file.is_file())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, overload
 
@@ -45,7 +46,7 @@ class Update(Mapping[str, Tensor]):
     def __repr__(self) -> str:
         return f"Update({len(self)} tensors, {self.nbytes} bytes)"
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         """Size in bytes."""
         return sum(tensor.nbytes for tensor in self.values())
