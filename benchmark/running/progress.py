@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from types import TracebackType
 
 from rich.console import Console
@@ -24,7 +23,6 @@ class Progress:
     def __init__(self, cells: int, trials: int, console: Console) -> None:
         self._console, self._cells = console, cells
         self._done, self._group = 0, ""
-        self._group_started = time.monotonic()
         self._bars: Bars | None = None
         if console.is_terminal:
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
@@ -70,5 +68,5 @@ class Progress:
             return
         group = f"{cell.protocol.name} x {cell.defense.label} x seed {cell.seed}"
         if group != self._group:
-            self._group, self._group_started = group, time.monotonic()
+            self._group = group
             self.say(f"[{self._done}/{self._cells} cells] {group}")
