@@ -10,8 +10,8 @@ ROOT = Path(__file__).parents[1]
 LAYERS = (
     ("errors", "seeds"),
     ("contract",),
-    ("toolbox", "metrics", "data", "victims"),
-    ("protocol", "registry", "federation", "records"),
+    ("metrics", "data", "victims"),
+    ("toolbox", "protocol", "registry", "federation", "records"),
     ("api", "stats", "listing", "published"),
     ("cell",),
     ("running", "leaderboard", "conformance"),
