@@ -7,7 +7,7 @@ answers are judged, scored against the truth, and become records.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 from typing import Protocol as Interface
@@ -21,6 +21,8 @@ from benchmark.contract import (
     Reconstruction,
     Stack,
     Update,
+    fault,
+    is_count,
     observe,
 )
 from benchmark.data import ImageSet, find_weights, load_images
@@ -31,7 +33,7 @@ from benchmark.protocol import Protocol
 from benchmark.records import Provenance, Record, Status
 from benchmark.registry import Submission
 from benchmark.seeds import generator
-from benchmark.victims import Victim, VictimSpec, build
+from benchmark.victims import Victim, VictimSettings, VictimSpec, build
 
 _STACK_BYTES = 2**30  # updates handed to an attack at a time
 _STACK_TRIALS = 32
@@ -39,21 +41,26 @@ _STACK_TRIALS = 32
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one trial in a worker; a reconstruction only where it completed."""
+    """What became of one trial; a reconstruction only where it completed.
+
+    `gradient_evaluations` is known once the answer has been judged, and of an answer alone.
+    """
 
     reconstruction: Reconstruction | None
     status: Status
     reason: str | None
     seconds: float
     peak_bytes: int | None
+    gradient_evaluations: int | None = None
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether an attack fits a cell, and if not, why."""
+    """Whether an attack fits a cell, and if not, why; `missing` are the facts it lacks."""
 
-    status: Literal["applies", "not_applicable", "failed"]
+    status: Literal["applies", "not_applicable", "unavailable", "failed"]
     reason: str | None
+    missing: tuple[Grant, ...] = ()
 
 
 class Worker(Interface):
@@ -74,7 +81,12 @@ class Worker(Interface):
 
 @dataclass(frozen=True)
 class Setting:
-    """What all cells of a protocol share: the data, and the yardsticks of the scores."""
+    """What all cells of a protocol share: the data, and the yardsticks of the scores.
+
+    Attributes:
+        public_network: frozen; or why a granted one cannot be had here, which is a matter for the
+            attacks that need it alone; None where none is granted.
+    """
 
     protocol: Protocol
     data: ImageSet
@@ -82,10 +94,11 @@ class Setting:
     scorer: Scorer
     mirror: Path | None
     device: torch.device
+    public_network: Victim | DataUnavailable | None
 
     @classmethod
     def load(cls, protocol: Protocol, mirror: Path | None, device: torch.device) -> Setting:
-        """Load a protocol's data.
+        """Load a protocol's data and its public network.
 
         Raises:
             DataUnavailable: the data set cannot be had here.
@@ -99,7 +112,15 @@ class Setting:
             backbone = None  # the scorer then answers None for LPIPS
         std = protocol.victim.std or tuple(statistics.std.tolist())
         scorer = Scorer(protocol.metrics, std, backbone)
-        return cls(protocol, data, statistics, scorer, mirror, device)
+        network: Victim | DataUnavailable | None = None
+        if protocol.public_network is not None:
+            spec = _spec(protocol.public_network, data, statistics)
+            try:
+                network = build(spec, generator(0, protocol.name, "public network"), mirror)
+                network = network.to(device).requires_grad_(False)
+            except DataUnavailable as reason:
+                network = reason
+        return cls(protocol, data, statistics, scorer, mirror, device, network)
 
     def round(self, seed: int) -> Round:
         """Make the undefended round of one seed: victim, batches, updates on demand.
@@ -107,15 +128,7 @@ class Setting:
         Raises:
             DataUnavailable: the victim's weights cannot be had here.
         """
-        settings = self.protocol.victim.model_dump(exclude={"mean", "std"})
-        spec = VictimSpec(
-            **settings,
-            channels=self.data.images.shape[1],
-            size=self.protocol.data.size,
-            classes=len(self.data.class_names),
-            mean=self.protocol.victim.mean or tuple(self.statistics.mean.tolist()),
-            std=self.protocol.victim.std or tuple(self.statistics.std.tolist()),
-        )
+        spec = _spec(self.protocol.victim, self.data, self.statistics)
         name = self.protocol.name
         victim: Victim = build(spec, generator(seed, name, "victim"), self.mirror).to(self.device)
         return Round(
@@ -126,7 +139,20 @@ class Setting:
             self.statistics,
             trials=self.protocol.trials,
             batch_size=self.protocol.federation.batch_size,
+            distinct_labels=self.protocol.federation.distinct_labels,
         )
+
+
+def _spec(settings: VictimSettings, data: ImageSet, statistics: DataStatistics) -> VictimSpec:
+    """Return a network in full: the protocol's settings and what the data adds."""
+    return VictimSpec(
+        **settings.model_dump(exclude={"mean", "std"}),
+        channels=data.images.shape[1],
+        size=data.images.shape[-1],
+        classes=len(data.class_names),
+        mean=settings.mean or tuple(statistics.mean.tolist()),
+        std=settings.std or tuple(statistics.std.tolist()),
+    )
 
 
 @dataclass(frozen=True)
@@ -197,8 +223,8 @@ def run_cell(
         provenance: goes into every record.
     """
     verdict = applies(cell, setting, defended, worker, due[0])
-    if verdict.status == "not_applicable":
-        yield [cell.record(provenance, status="not_applicable", reason=verdict.reason)]
+    if verdict.status in ("not_applicable", "unavailable"):
+        yield [cell.record(provenance, status=verdict.status, reason=verdict.reason)]
         return
     for trials in stacks(due, cell.protocol.trials, defended.plain):
         if verdict.status == "failed":
@@ -228,7 +254,7 @@ def stacks(due: Sequence[int], trials: int, plain: Round) -> list[list[int]]:
 def attacked(
     cell: Cell, setting: Setting, defended: DefendedRound, worker: Worker, trials: Sequence[int]
 ) -> list[Outcome]:
-    """Return what one stack of trials came to in the worker, trial by trial, not yet judged."""
+    """Return what one stack of trials came to in the worker, trial by trial, judged."""
     outcomes: dict[int, Outcome] = {}
     seen: dict[int, Observation] = {}
     for trial in trials:
@@ -238,7 +264,8 @@ def attacked(
             outcomes[trial] = Outcome(None, "failed", str(error), 0.0, None)
     if seen:
         answers = worker.reconstruct(cell.attack, Stack(list(seen.values())))
-        outcomes |= dict(zip(seen, answers, strict=True))
+        judged = [_judged(cell, setting, answer) for answer in answers]
+        outcomes |= dict(zip(seen, judged, strict=True))
     return [outcomes[trial] for trial in trials]
 
 
@@ -250,7 +277,10 @@ def applies(
         seen = _observe(cell, setting, defended, defended.update(trial), trial)
     except PluginError:
         return Verdict("applies", None)
-    return worker.applies(cell.attack, seen)
+    verdict, network = worker.applies(cell.attack, seen), setting.public_network
+    if isinstance(network, DataUnavailable) and verdict.missing == (Grant.PUBLIC_NETWORK,):
+        return Verdict("unavailable", str(network))
+    return verdict
 
 
 def _observe(
@@ -263,6 +293,7 @@ def _observe(
         control[Grant.TRUTH] = plain.truths[trial].images.clone()
     if Grant.OTHER_UPDATE in cell.attack.manifest.grants:
         control[Grant.OTHER_UPDATE] = defended.update((trial + 1) % protocol.trials)
+    network = setting.public_network
     names = (protocol.name, "attack", cell.attack.label, cell.defense.label, trial)
     return observe(
         protocol.threat.model(),
@@ -274,8 +305,26 @@ def _observe(
         labels=plain.truths[trial].labels,
         data_statistics=setting.statistics,
         defense={"name": cell.defense.manifest.name, **defended.defense.describe()},
+        public_network=network if isinstance(network, Victim) else None,
         control=control,
     )
+
+
+def _judged(cell: Cell, setting: Setting, outcome: Outcome) -> Outcome:
+    """Return an outcome as the harness takes it: an answer with a fault is a failed trial."""
+    answer, protocol = outcome.reconstruction, cell.protocol
+    if answer is None:
+        return outcome
+    wrong = fault(
+        answer,
+        shape=(protocol.federation.batch_size, *setting.data.images.shape[1:]),
+        classes=len(setting.data.class_names),
+        budget=protocol.budget.budget(),
+    )
+    if wrong is not None:
+        outcome = replace(outcome, reconstruction=None, status="failed", reason=wrong)
+    spent = answer.gradient_evaluations
+    return replace(outcome, gradient_evaluations=spent if is_count(spent) else None)
 
 
 def _record(
@@ -286,43 +335,21 @@ def _record(
     outcome: Outcome,
     provenance: Provenance,
 ) -> Record:
-    """Judge and score one outcome; what did not complete scores as the prior alone."""
-    truth = defended.plain.truths[trial].images
-    answer, status, reason = outcome.reconstruction, outcome.status, outcome.reason
-    if answer is not None:
-        wrong = _wrong(answer, truth)
-        if wrong is not None:
-            answer, status, reason = None, "failed", wrong
-    if status == "failed" and defended.sent_nonsense(trial):  # asked late: it reads all the update
+    """Score one outcome; what did not complete scores as the prior alone, which knows no label."""
+    truth, reason = defended.plain.truths[trial], outcome.reason
+    if outcome.status == "failed" and defended.sent_nonsense(trial):  # late: it reads the update
         reason = f"defense {cell.defense.label}: the update is not finite; {reason}"
-    prior = setting.statistics.mean_image.expand_as(truth)
-    images = prior if answer is None else answer.images
+    prior = setting.statistics.mean_image.expand_as(truth.images)
+    answer = outcome.reconstruction or Reconstruction(prior, labels=truth.labels[:0])
+    granted = Grant.LABELS in cell.protocol.threat.grants  # then there are none to infer
+    labels = None if granted or answer.labels is None else (truth.labels, answer.labels)
     return cell.record(
         provenance,
         trial=trial,
-        status=status,
+        status=outcome.status,
         reason=reason,
-        scores=setting.scorer.score(truth, images),
+        scores=setting.scorer.score(truth.images, answer.images, labels),
         seconds=outcome.seconds,
-        gradient_evaluations=answer.gradient_evaluations if answer else None,
+        gradient_evaluations=outcome.gradient_evaluations,
         peak_bytes=outcome.peak_bytes,
     )
-
-
-def _wrong(answer: Reconstruction, truth: torch.Tensor) -> str | None:
-    """Return what is wrong with a reconstruction, or None."""
-    images: Any = answer.images
-    if not isinstance(images, torch.Tensor):
-        return f"returned images of type {type(images).__name__}; wanted a tensor"
-    if images.layout != torch.strided or images.is_meta:
-        return "returned images without values of their own; wanted a dense tensor"
-    if images.shape != truth.shape:
-        return f"returned images {tuple(images.shape)}; wanted {tuple(truth.shape)}"
-    if images.dtype != torch.float32:
-        return f"returned images of {images.dtype}; wanted torch.float32"
-    if not bool(images.isfinite().all()):
-        return "returned images that are not finite"
-    count = answer.gradient_evaluations
-    if not isinstance(count, int) or count < 0:
-        return f"returned {count!r:.40} gradient evaluations; wanted a whole number"
-    return None

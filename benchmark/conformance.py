@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 import torch
 
-from benchmark.contract import Attack, Defense, Reconstruction, Stack
+from benchmark.contract import Attack, Defense, Grant, Observation, Reconstruction, Stack, fault
 from benchmark.errors import PluginError
 from benchmark.federation import DefendedRound, Round
 from benchmark.registry import Submission
+from benchmark.victims import Victim
 
 _RELATIVE, _ABSOLUTE = 1e-3, 1e-4  # pixels; float64 solves of float32 gradients
 
@@ -18,17 +19,20 @@ _RELATIVE, _ABSOLUTE = 1e-3, 1e-4  # pixels; float64 solves of float32 gradients
 def check_attack(submission: Submission, stack: Stack) -> list[Reconstruction]:
     """Check that an attack keeps the contract on a stack that fits it, and return its answers.
 
-    It is frozen, takes its numbers from the observation's generator alone, answers a stack as it
-    answers each trial, leaves the observation as it is, and returns finite float32 images.
+    It is frozen, needs what can be granted, takes its numbers from the observation's generator
+    alone, answers a stack as it answers each trial, leaves the observation as it is, and gives
+    answers that can be scored, within its budget of gradients.
 
     Raises:
         PluginError: the first promise it broke.
     """
     attack: Attack = submission.build()
     _check_frozen(attack, submission)
+    if strange := set(attack.needs) - set(Grant):
+        raise PluginError(f"{submission.label}: needs {strange}; wanted {', '.join(Grant)}")
     torch.manual_seed(1)
     states = [seen.generator.get_state() for seen in stack]
-    before = _versions(stack)
+    before = stack.versions()
     together = attack.reconstruct_stack(stack)
     _rewind(stack, states)
     torch.manual_seed(2)  # the global stream must not matter
@@ -36,13 +40,16 @@ def check_attack(submission: Submission, stack: Stack) -> list[Reconstruction]:
     _rewind(stack, states)
     if len(together) != len(stack):
         raise PluginError(f"{submission.label}: {len(together)} answers to {len(stack)} trials")
-    if _versions(stack) != before:
+    if stack.versions() != before:
         raise PluginError(f"{submission.label}: changed the observation in place")
-    for one, other in zip(together, alone, strict=True):
-        for images in (one.images, other.images):
-            if images.dtype != torch.float32 or not bool(images.isfinite().all()):
-                raise PluginError(f"{submission.label}: images are not finite float32")
-        if not torch.allclose(one.images, other.images, _RELATIVE, _ABSOLUTE):
+    for one, other, seen in zip(together, alone, stack, strict=True):
+        _check_answer(one, seen, submission)
+        _check_answer(other, seen, submission)
+        if not (
+            torch.allclose(one.images, other.images, _RELATIVE, _ABSOLUTE)
+            and _sorted(one.labels) == _sorted(other.labels)
+            and one.gradient_evaluations == other.gradient_evaluations
+        ):
             raise PluginError(f"{submission.label}: a stack and its trials differ")
     return together
 
@@ -86,9 +93,17 @@ def _check_frozen(instance: Attack | Defense, submission: Submission) -> None:
         raise PluginError(f"{submission.label}: {type(instance).__name__} is no frozen dataclass")
 
 
-def _versions(stack: Stack) -> list[int]:
-    tensors = [*stack.model.parameters(), *(t for seen in stack for t in seen.update.values())]
-    return [tensor._version for tensor in tensors]
+def _check_answer(answer: Reconstruction, seen: Observation, submission: Submission) -> None:
+    assert isinstance(seen.model, Victim)
+    spec, batch = seen.model.spec, seen.knowledge.batch_size or len(answer.images)
+    shape = (batch, spec.channels, spec.size, spec.size)
+    wrong = fault(answer, shape=shape, classes=spec.classes, budget=seen.budget)
+    if wrong is not None:
+        raise PluginError(f"{submission.label}: {wrong}")
+
+
+def _sorted(labels: torch.Tensor | None) -> list[int] | None:
+    return None if labels is None else sorted(labels.tolist())
 
 
 def _rewind(stack: Stack, states: list[torch.Tensor]) -> None:

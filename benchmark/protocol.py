@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -14,11 +15,17 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from benchmark.contract import Budget, Grant, ThreatModel
 from benchmark.data.catalogue import entry
 from benchmark.errors import ProtocolError
-from benchmark.metrics import METRICS, metric
+from benchmark.metrics import IMAGE_METRICS, metric
 from benchmark.victims import VictimSettings
 
 PROTOCOLS = Path(__file__).resolve().parent.parent / "protocols"
 _NAME = r"^[a-z0-9][a-z0-9_]*$"
+_YOUNGER: dict[str, Any] = {
+    "public_network": None,
+    "budget.gradient_evaluations": 0,
+    "federation.distinct_labels": False,
+}
+"""Keys younger than the first records, with their defaults: a digest is as it was without them."""
 
 
 class _Frozen(BaseModel):
@@ -41,6 +48,8 @@ class FederationSettings(_Frozen):
 
     algorithm: Literal["fedsgd"] = "fedsgd"
     batch_size: int = Field(default=1, ge=1)
+    distinct_labels: bool = False
+    """Whether no label may stand twice in a batch."""
     loss: Literal["cross_entropy"] = "cross_entropy"
 
 
@@ -61,10 +70,12 @@ class BudgetSettings(_Frozen):
     seconds: float = Field(gt=0, allow_inf_nan=False)
     memory_mib: int = Field(gt=0)
     """Above the process's own memory; enforced where attacks run isolated."""
+    gradient_evaluations: int = Field(default=0, ge=0)
+    """Gradients of the victim on a trial's whole batch; 0 leaves closed forms only."""
 
     def budget(self) -> Budget:
         """Return the contract's budget."""
-        return Budget(self.seconds, self.memory_mib * 2**20)
+        return Budget(self.seconds, self.memory_mib * 2**20, self.gradient_evaluations)
 
 
 class Protocol(_Frozen):
@@ -79,11 +90,13 @@ class Protocol(_Frozen):
     victim: VictimSettings
     federation: FederationSettings = FederationSettings()
     threat: ThreatSettings = ThreatSettings()
+    public_network: VictimSettings | None = None
+    """The network granted as `public_network`, an image prior; stands with that grant alone."""
     trials: int = Field(ge=2)
     """Trials under each seed; a control needs another trial's update."""
     seeds: tuple[int, ...] = Field(min_length=1)
     budget: BudgetSettings
-    metrics: tuple[str, ...] = tuple(METRICS)
+    metrics: tuple[str, ...] = IMAGE_METRICS
     primary: str = "psnr"
 
     @model_validator(mode="after")
@@ -95,13 +108,22 @@ class Protocol(_Frozen):
             raise ValueError(f"the primary metric {self.primary} is not among the metrics")
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError("a seed stands twice")
-        self.threat.model()
+        granted = Grant.PUBLIC_NETWORK in self.threat.model().grants
+        if granted and self.public_network is None:
+            raise ProtocolError("public_network is granted; wanted the key public_network too")
+        if self.public_network is not None and not granted:
+            raise ProtocolError("public_network is described; wanted it among threat.grants too")
         return self
 
     @cached_property
     def digest(self) -> str:
         """Identify all that decides a number: everything but the title and the description."""
         content = self.model_dump(mode="json", exclude={"title", "description"})
+        for path, default in _YOUNGER.items():
+            *outer, key = path.split(".")
+            part = reduce(getitem, outer, content)
+            if part[key] == default:
+                del part[key]
         text = json.dumps(content, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -116,6 +138,10 @@ class Suite(_Frozen):
     name: str = Field(pattern=_NAME)
     title: str
     protocols: tuple[str, ...] = Field(min_length=1)
+    attacks: tuple[str, ...] = ()
+    """The only attacks it runs, as `--attack` names them; empty is all that are registered."""
+    defenses: tuple[str, ...] = ()
+    """Likewise."""
 
 
 _Settings = TypeVar("_Settings", Protocol, Suite)
@@ -153,6 +179,19 @@ def load_suite(name_or_path: str) -> list[Protocol]:
         return [load_protocol(name) for name in suite.protocols]
     path = _find(name_or_path, {**suites, **protocols}, "suite or protocol")
     return [_load(path, Protocol)]
+
+
+def chosen_by(name_or_path: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the attacks and the defenses that a suite keeps to; empty is no choice.
+
+    Raises:
+        ProtocolError: a suite that does not fit the schema.
+    """
+    path = suite_files().get(name_or_path)
+    if path is None:
+        return (), ()
+    suite = _load(path, Suite)
+    return suite.attacks, suite.defenses
 
 
 def _files(folder: Path, *, suites: bool) -> dict[str, Path]:

@@ -3,9 +3,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from benchmark import cell as module
 from benchmark.cell import Outcome, stacks
 from benchmark.contract import Reconstruction
+from benchmark.errors import DataUnavailable
 from benchmark.running.inprocess import InProcess
+from benchmark.victims import build
 
 MISBEHAVIOUR = {
     "raise ValueError('boom\\nand more')": ("failed", "ValueError: boom (attack.py:"),
@@ -228,3 +231,132 @@ class Plugin(Defense):
     floor = made.run("prior_only", "spoils")
     assert [record.status for record in floor] == ["completed"] * 3
     assert [r.metrics for r in records] == [r.metrics for r in floor]
+
+
+LABELLED = ["psnr", "label_accuracy"]
+PRIOR = {"grants": ["batch_size", "public_network"]}
+NETWORK = {"architecture": "april_b", "width": 32, "depth": 2, "patch": 4}
+
+
+def budget(gradient_evaluations):
+    return {"seconds": 5, "memory_mib": 256, "gradient_evaluations": gradient_evaluations}
+
+
+def test_gradients_beyond_the_budget_are_a_failure_that_counts_as_the_prior(plugin, bench):
+    folder = plugin("greedy", "return Reconstruction(grey(seen).images, 900)")
+    within, over = (bench(folder, budget=budget(n)).run("greedy") for n in (900, 800))
+    assert [(r.status, r.gradient_evaluations) for r in within] == [("completed", 900)] * 3
+    assert [(r.status, r.gradient_evaluations) for r in over] == [("failed", 900)] * 3
+    assert over[0].reason == "spent 900 gradient evaluations; the budget is 800"
+    assert bench().run("prior_only")[0].metrics == over[0].metrics != within[0].metrics
+
+
+def test_attack_may_say_that_it_has_no_answer_to_one_trial(plugin, bench):
+    body = """if len(CALLS) == 2:
+    return Reconstruction(grey(seen).images * torch.nan, 12, failure='diverged at step 12')
+return grey(seen)"""
+    made = bench(plugin("honest", body), budget=budget(800))
+    records = made.run("honest")
+    assert [record.status for record in records] == ["completed", "failed", "completed"]
+    failed = records[1]
+    assert (failed.reason, failed.gradient_evaluations) == ("diverged at step 12", 12)
+    assert failed.seconds > 0
+    assert failed.metrics == made.run("prior_only")[1].metrics
+    assert len(made.cell("honest").attack.build().reconstruct.__globals__["CALLS"]) == 3
+
+
+def test_labels_that_an_attack_names_are_scored(plugin, bench):
+    labels = bench(federation={"batch_size": 4}).round.truths[0].labels
+    wrong = [int(labels[1]), int(labels[0]), *[(int(each) + 1) % 10 for each in labels[2:]]]
+    images = "grey(seen).images.expand(4, 1, 8, 8)"
+    body = f"return Reconstruction({images}, labels=torch.tensor({wrong}))"
+    made = bench(plugin("infers", body), federation={"batch_size": 4}, metrics=LABELLED, trials=2)
+    common = sum(min(wrong.count(n), labels.tolist().count(n)) for n in set(wrong))
+    assert common >= 2
+    assert made.run("infers")[0].metrics["label_accuracy"] == common / 4
+
+
+def test_trial_scores_no_label_where_it_failed_and_none_where_none_was_named(plugin, bench):
+    body = "if len(CALLS) == 2: raise ValueError('boom')\nreturn grey(seen)"
+    records = bench(plugin("bad", body), metrics=LABELLED).run("bad")
+    assert [record.metrics["label_accuracy"] for record in records] == [None, 0, None]
+
+
+def test_labels_that_were_granted_are_not_scored(plugin, bench):
+    body = "if len(CALLS) == 2: raise ValueError('boom')\n"
+    body += "return Reconstruction(grey(seen).images, labels=seen.labels)"
+    granted = {"grants": ["batch_size", "labels"]}
+    records = bench(plugin("knows", body), metrics=LABELLED, threat=granted).run("knows")
+    assert [record.status for record in records] == ["completed", "failed", "completed"]
+    assert [record.metrics["label_accuracy"] for record in records] == [None] * 3
+
+
+def needy(needs):
+    return f"""
+from dataclasses import dataclass
+import torch
+from benchmark.api import Attack, Grant, Reconstruction
+
+@dataclass(frozen=True)
+class Plugin(Attack):
+    weight: float = 1.0
+
+    @property
+    def needs(self):
+        return frozenset({needs} if self.weight else [])
+
+    def reconstruct(self, seen):
+        return Reconstruction(torch.full((1, 1, 8, 8), 0.5))
+"""
+
+
+@pytest.fixture
+def no_weights(monkeypatch):
+    """Let no network be had with pretrained weights."""
+
+    def made(spec, generator, mirror=None):
+        if spec.weights == "pretrained":
+            raise DataUnavailable("the weights", ["here"], "a command")
+        return build(spec, generator, mirror)
+
+    monkeypatch.setattr(module, "build", made)
+
+
+def test_public_network_is_another_one_frozen_and_made_for_the_data(bench, seen_by):
+    made = bench(threat=PRIOR, public_network=NETWORK)
+    first, second = (seen.public_network for seen in seen_by(made, "random"))
+    assert first is second is made.setting.public_network
+    assert not first.training
+    assert not any(weight.requires_grad for weight in first.parameters())
+    victim = made.round.victim.spec
+    assert first.spec == victim.model_copy(update={"depth": 2})
+    own = bench(threat=PRIOR, public_network=made.protocol.victim.model_dump()).setting
+    twin = own.public_network.weights()["head.weight"]
+    assert not torch.equal(twin, made.round.victim.weights()["head.weight"])
+
+
+def test_network_without_weights_is_unavailable_to_those_that_need_it(plugin, bench, no_weights):
+    source = needy("[Grant.PUBLIC_NETWORK]")
+    folder = plugin("needy", source=source)
+    plugin("variant", source=source.replace("weight: float = 1.0", "weight: float = 0.0"))
+    plugin("both", source=needy("[Grant.PUBLIC_NETWORK, Grant.LABELS]"))
+    made = bench(folder, threat=PRIOR, public_network=NETWORK | {"weights": "pretrained"})
+    (record,) = made.run("needy")
+    assert (record.status, record.trial) == ("unavailable", None)
+    said = "the weights is not available: tried here; get it by: a command"
+    assert record.reason == said
+    assert [record.status for record in made.run("variant")] == ["completed"] * 3
+    assert [record.status for record in made.run("random")] == ["completed"] * 3
+    assert made.run("both")[0].status == "not_applicable"  # with the weights it were so too
+
+
+def test_network_that_is_not_granted_is_not_applicable(plugin, bench):
+    (record,) = bench(plugin("needy", source=needy("[Grant.PUBLIC_NETWORK]"))).run("needy")
+    assert record.status == "not_applicable"
+    assert record.reason == "needs public_network, which the protocol does not grant"
+
+
+def test_change_of_the_public_network_is_a_failure(plugin, bench):
+    body = "torch.nn.init.zeros_(seen.public_network.network.head.bias); return grey(seen)"
+    made = bench(plugin("rude", body), threat=PRIOR, public_network=NETWORK)
+    assert {record.reason for record in made.run("rude")} == {"changed the observation in place"}

@@ -16,6 +16,7 @@ def grey(seen, level=0.5):
 
 @dataclass({frozen})
 class Plugin(Attack):
+    needs = {needs}
     def reconstruct(self, seen):
         {body}
 """
@@ -60,12 +61,35 @@ BAD_ATTACKS = {
         {"body": "torch.nn.init.zeros_(seen.model.network.head.bias); return grey(seen)"},
         "changed the observation in place",
     ),
-    "answers NaN": ({"body": "return grey(seen, float('nan'))"}, "not finite float32"),
-    "answers infinity": ({"body": "return grey(seen, float('inf'))"}, "not finite float32"),
+    "answers NaN": ({"body": "return grey(seen, float('nan'))"}, "images that are not finite"),
+    "answers infinity": (
+        {"body": "return grey(seen, float('inf'))"},
+        "images that are not finite",
+    ),
     "answers float64": (
         {"body": "return Reconstruction(grey(seen).images.double())"},
-        "not finite float32",
+        "images of torch.float64; wanted torch.float32",
     ),
+    "spends more than its budget": (
+        {"body": "return Reconstruction(grey(seen).images, 1)"},
+        "spent 1 gradient evaluations; the budget is 0",
+    ),
+    "names labels there are none of": (
+        {"body": "return Reconstruction(grey(seen).images, labels=torch.tensor([10]))"},
+        "returned labels from 10 to 10; wanted 0 to 9",
+    ),
+    "names other labels in a stack": (
+        {
+            "body": "return grey(seen)",
+            "answers": "[Reconstruction(grey(s).images, labels=torch.tensor([1])) for s in stack]",
+        },
+        "a stack and its trials differ",
+    ),
+    "gives up": (
+        {"body": "return Reconstruction(grey(seen).images, failure='too hard')"},
+        "tried: too hard",
+    ),
+    "needs what no one grants": ({"needs": "{'magic'}"}, "needs {'magic'}; wanted batch_size"),
 }
 BAD_DEFENSES = {
     "is not frozen": ({"frozen": ""}, "Plugin is no frozen dataclass"),
@@ -101,8 +125,8 @@ BAD_DEFENSES = {
 def checked(plugin, bench, seen_by):
     """Write a submission and put it through the suite."""
 
-    def attack(frozen="frozen=True", body="return grey(seen)", answers=None):
-        source = ATTACK.format(frozen=frozen, body=body)
+    def attack(frozen="frozen=True", body="return grey(seen)", answers=None, needs="set()"):
+        source = ATTACK.format(frozen=frozen, body=body, needs=needs)
         source += TOGETHER.format(answers=answers) if answers else ""
         made = bench(plugin("tried", source=source))
         (submission,) = made.registry.find("attack", "tried")

@@ -1,9 +1,14 @@
+import json
+from pathlib import Path
+
 import pytest
 import yaml
 
 from benchmark import protocol as module
 from benchmark.errors import ProtocolError
 from benchmark.protocol import load_protocol, load_suite, protocol_files, suite_files
+
+FROZEN = sorted(Path(__file__).parents[1].glob("results/*/protocol.json"))
 
 
 def load(path, **changes):
@@ -46,6 +51,18 @@ def test_suite_of_one_is_a_protocol_by_name_or_path(tiny):
         ("budget: {seconds: 0, memory_mib: 1}", "{line}: budget.seconds: "),
         ("trials: many", "{line}: trials: "),
         ("seeds: []", "{line}: seeds: "),
+        (
+            "budget: {seconds: 1, memory_mib: 1, gradient_evaluations: -1}",
+            "{line}: budget.gradient_evaluations: ",
+        ),
+        (
+            "threat: {grants: [public_network]}",
+            "{path}: public_network is granted; wanted the key public_network too",
+        ),
+        (
+            "public_network: {architecture: april_b}",
+            "{path}: public_network is described; wanted it among threat.grants too",
+        ),
         ("threat: {grants: [truth]}", "{path}: a protocol cannot grant truth"),
         ("threat: {grants: [labels, weather]}", "{line}: threat.grants.1: "),
         ("data: {name: cats, size: 8}", "{path}: data set 'cats'"),
@@ -132,6 +149,8 @@ def test_title_and_description_leave_the_digest(tiny):
         {"seeds": [1]},
         {"budget": {"seconds": 6, "memory_mib": 256}},
         {"budget": {"seconds": 5, "memory_mib": 257}},
+        {"budget": {"seconds": 5, "memory_mib": 256, "gradient_evaluations": 1}},
+        {"threat": {"grants": ["public_network"]}, "public_network": {"architecture": "april_b"}},
         {"metrics": ["mse", "psnr"]},
         {"primary": "mse"},
     ],
@@ -145,6 +164,36 @@ def test_every_other_setting_changes_the_digest(tiny, change):
 def test_defaults_said_aloud_leave_the_digest(tiny):
     digest = load_protocol(str(tiny())).digest
     assert load(tiny(), federation={"batch_size": 1}, primary="psnr").digest == digest
+    budget = {"seconds": 5, "memory_mib": 256, "gradient_evaluations": 0}
+    assert load(tiny(), budget=budget).digest == digest
+
+
+@pytest.mark.parametrize("path", FROZEN, ids=lambda path: path.parent.name)
+def test_protocol_of_committed_records_keeps_its_digest(path):
+    assert load_protocol(path.parent.name).digest == json.loads(path.read_text())["digest"]
+
+
+def test_public_network_s_own_settings_change_the_digest(tiny):
+    granted = {"threat": {"grants": ["public_network"]}}
+    first, second = (
+        load(tiny(), **granted, public_network={"architecture": name})
+        for name in ("april_a", "april_b")
+    )
+    assert first.digest != second.digest
+
+
+def test_protocol_that_names_no_metrics_measures_images(tiny):
+    assert "label_accuracy" not in load(tiny(), metrics=None).metrics
+    named = load(tiny(), metrics=["psnr", "label_accuracy"])
+    assert named.metrics == ("psnr", "label_accuracy")
+
+
+def test_granted_gradients_reach_the_budget(tiny):
+    budget = {"seconds": 5, "memory_mib": 256, "gradient_evaluations": 800}
+    assert load(tiny(), budget=budget).budget.budget().gradient_evaluations == 800
+    assert load(tiny(), budget=budget | {"gradient_evaluations": 0}).budget.budget() == (
+        load_protocol(str(tiny())).budget.budget()
+    )
 
 
 def test_frozen_protocol_is_plain_data_with_the_digest(tiny):

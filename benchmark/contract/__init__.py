@@ -1,3 +1,4 @@
+from benchmark.contract.answers import fault, is_count
 from benchmark.contract.attack import Attack
 from benchmark.contract.defense import Defense
 from benchmark.contract.threat import ThreatModel, observe
@@ -28,5 +29,7 @@ __all__ = [
     "Stack",
     "ThreatModel",
     "Update",
+    "fault",
+    "is_count",
     "observe",
 ]

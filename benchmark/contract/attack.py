@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
 
 from benchmark.contract.types import Grant, Observation, Reconstruction, Stack
 
@@ -15,8 +14,14 @@ class Attack(ABC):
     clipping, pairing, scoring and retrying are the harness's.
     """
 
-    needs: ClassVar[frozenset[Grant]] = frozenset()
-    """Facts without which the method does not run; the cell is `not_applicable` without them."""
+    @property
+    def needs(self) -> frozenset[Grant]:
+        """Facts without which the method does not run; the cell is `not_applicable` without them.
+
+        A constant of the class, `needs: ClassVar = frozenset({...})`, or a property where it
+        depends on the hyperparameters.
+        """
+        return frozenset()
 
     def applies(self, seen: Observation) -> None:  # noqa: B027  (most methods fit anywhere)
         """Raise NotApplicable, with the reason, where the method does not fit.

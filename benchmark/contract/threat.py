@@ -48,6 +48,7 @@ def observe(
     labels: torch.Tensor,
     data_statistics: DataStatistics,
     defense: Mapping[str, Any],
+    public_network: nn.Module | None = None,
     control: Mapping[Grant, Any] | None = None,
 ) -> Observation:
     """Return what the attacker sees of one trial: of all the facts given, only those granted.
@@ -62,6 +63,7 @@ def observe(
         labels: (batch,) int64; pass where granted.
         data_statistics: pass where granted.
         defense: the defense's public description; always passes.
+        public_network: passes where granted, itself and no copy; None where it cannot be had.
         control: facts for a control alone (the truth, another trial's update).
     """
     statistics = (data_statistics.mean_image, data_statistics.mean, data_statistics.std)
@@ -69,6 +71,7 @@ def observe(
         Grant.BATCH_SIZE: batch_size,
         Grant.LABELS: labels.clone(),
         Grant.DATA_STATISTICS: DataStatistics(*(tensor.clone() for tensor in statistics)),
+        Grant.PUBLIC_NETWORK: public_network,  # too large to copy; a change is noticed
     }
     granted: dict[str, Any] = {
         grant.value: fact for grant, fact in facts.items() if grant in threat.grants

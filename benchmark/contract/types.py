@@ -21,6 +21,7 @@ class Grant(StrEnum):
     BATCH_SIZE = "batch_size"
     LABELS = "labels"
     DATA_STATISTICS = "data_statistics"
+    PUBLIC_NETWORK = "public_network"  # an image prior that the attacker owns
     TRUTH = "truth"  # controls only: the oracle
     OTHER_UPDATE = "other_update"  # controls only: the wrong update
 
@@ -96,6 +97,7 @@ class Knowledge:
     batch_size: int | None = None
     labels: Tensor | None = None
     data_statistics: DataStatistics | None = None
+    public_network: nn.Module | None = None
     truth: Tensor | None = None
     other_update: Update | None = None
     defense: Mapping[str, Any] = field(default_factory=dict)
@@ -110,10 +112,18 @@ class Knowledge:
 
 @dataclass(frozen=True)
 class Budget:
-    """What an attack may spend on one trial: wall-clock seconds, bytes above the process's own."""
+    """What an attack may spend on one trial.
+
+    Attributes:
+        seconds: of wall clock.
+        memory_bytes: above the process's own.
+        gradient_evaluations: gradients of the victim on the trial's whole batch; 0 leaves closed
+            forms only.
+    """
 
     seconds: float
     memory_bytes: int
+    gradient_evaluations: int = 0
 
 
 @dataclass(frozen=True)
@@ -151,6 +161,12 @@ class Observation:
         statistics: DataStatistics = self.knowledge.require(Grant.DATA_STATISTICS)
         return statistics
 
+    @property
+    def public_network(self) -> nn.Module:
+        """A network that is not the victim, frozen, on pixels; WithheldError where not granted."""
+        network: nn.Module = self.knowledge.require(Grant.PUBLIC_NETWORK)
+        return network
+
 
 class Stack(Sequence[Observation]):
     """Independent observations of one cell and seed: the same model, one update each."""
@@ -176,9 +192,27 @@ class Stack(Sequence[Observation]):
         """The model that all the observations share."""
         return self._observations[0].model
 
+    @property
+    def networks(self) -> tuple[nn.Module, ...]:
+        """The model, and the public network where one is granted: all the observations' own."""
+        public = self._observations[0].knowledge.public_network
+        return (self.model,) if public is None else (self.model, public)
+
     def update(self, name: str) -> Tensor:
         """Return one parameter's updates, (trial, *parameter)."""
         return torch.stack([seen.update[name] for seen in self._observations])
+
+    def network_tensors(self) -> list[Tensor]:
+        """Return every parameter and buffer of the networks."""
+        modules = (module for network in self.networks for module in network.modules())
+        # one walk; torch's own iterators take three
+        found = [t for m in modules for t in (*m._parameters.values(), *m._buffers.values())]
+        return [tensor for tensor in found if tensor is not None]
+
+    def versions(self) -> list[int]:
+        """Return torch's count of in-place changes of every tensor that attacks share."""
+        updates = [tensor for seen in self._observations for tensor in seen.update.values()]
+        return [tensor._version for tensor in (*self.network_tensors(), *updates)]
 
 
 @dataclass(frozen=True)
@@ -188,8 +222,13 @@ class Reconstruction:
     Attributes:
         images: (batch, channel, height, width) float32; the harness clips to [0, 1], pairs and
             scores, so the order within the batch is free.
-        gradient_evaluations: gradients of the victim the attack computed on the way.
+        gradient_evaluations: gradients of the victim on the whole batch that this trial took.
+        labels: (batch,) int64, in any order; None where the attack names none.
+        failure: one line where the attack has no answer to this trial; the harness then looks at
+            neither images nor labels, and the trial counts as the prior alone.
     """
 
     images: Tensor
     gradient_evaluations: int = 0
+    labels: Tensor | None = None
+    failure: str | None = None

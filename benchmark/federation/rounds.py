@@ -36,6 +36,7 @@ class Round:
         statistics: of the public split.
         trials: updates in the round.
         batch_size: images an update.
+        distinct_labels: no label stands twice in a batch.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Round:
         *,
         trials: int,
         batch_size: int,
+        distinct_labels: bool = False,
     ) -> None:
         if trials * batch_size > len(data.images):
             raise ProtocolError(
@@ -56,7 +58,14 @@ class Round:
             )
         self.name, self.seed, self.victim, self.statistics = name, seed, victim, statistics
         order = torch.randperm(len(data.images), generator=generator(seed, data.name, "trials"))
-        chosen = order[: trials * batch_size].view(trials, batch_size)
+        chosen = list(order[: trials * batch_size].view(trials, batch_size))
+        if distinct_labels:
+            chosen = _distinct(order.tolist(), data.labels.tolist(), trials, batch_size)
+            if len(chosen) < trials:
+                raise ProtocolError(
+                    f"{name}: {trials} batches of {batch_size} distinct labels wanted, "
+                    f"{data.name} has {len(chosen)} in its {data.split} split"
+                )
         self.truths = [Batch(data.images[rows], data.labels[rows]) for rows in chosen]
         self._updates = _Kept()
 
@@ -131,6 +140,23 @@ class DefendedRound:
 
     def _draws(self, *use: str | int) -> torch.Generator:
         return generator(self.plain.seed, self.plain.name, "defense", self.label, *use)
+
+
+def _distinct(order: list[int], labels: list[int], trials: int, batch: int) -> list[torch.Tensor]:
+    """Return batches in which no label stands twice: each takes the next image that fits."""
+    chosen: list[torch.Tensor] = []
+    while len(chosen) < trials:
+        picked: dict[int, int] = {}  # by label
+        for row in order:
+            if len(picked) == batch:
+                break
+            picked.setdefault(labels[row], row)
+        if len(picked) < batch:
+            break
+        taken = set(picked.values())
+        order = [row for row in order if row not in taken]
+        chosen.append(torch.tensor(list(picked.values())))
+    return chosen
 
 
 class _Kept(OrderedDict[int, Update]):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from benchmark.errors import PluginError, ProtocolError
 from benchmark.metrics.base import Metric
 from benchmark.metrics.fft2d import FFT2D
+from benchmark.metrics.labels import LABEL_ACCURACY
 from benchmark.metrics.lpips import LPIPS
 from benchmark.metrics.mse import MSE, NORMALISED_MSE
 from benchmark.metrics.pairing import assignment
@@ -20,8 +21,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 METRICS: dict[str, Metric] = {
-    metric.name: metric for metric in (PSNR, SSIM, MSE, NORMALISED_MSE, FFT2D, LPIPS)
+    metric.name: metric
+    for metric in (PSNR, SSIM, MSE, NORMALISED_MSE, FFT2D, LPIPS, LABEL_ACCURACY)
 }
+IMAGE_METRICS = tuple(name for name, metric in METRICS.items() if metric.of == "images")
+"""What a protocol measures that names no metrics."""
 
 
 def metric(name: str) -> Metric:
@@ -50,12 +54,15 @@ class Scorer:
         for name in self.metrics:
             metric(name)
 
-    def score(self, truth: Tensor, images: Tensor) -> dict[str, float | None]:
+    def score(
+        self, truth: Tensor, images: Tensor, labels: tuple[Tensor, Tensor] | None = None
+    ) -> dict[str, float | None]:
         """Return each metric's mean over the batch, its images clipped to [0, 1] and paired.
 
         Args:
             truth: (batch, channel, height, width), pixels in [0, 1].
             images: as truth, in any order and on any device.
+            labels: the true ones and those named, (batch,) int64; None where none were inferred.
 
         Returns:
             Name to number; None where the metric cannot be had.
@@ -67,13 +74,17 @@ class Scorer:
         self._check(truth, images)
         truth, images = truth.detach().cpu().double(), images.detach().cpu().double().clamp(0, 1)
         pairs = list(zip(truth, images[assignment(truth, images)], strict=True))
-        return {name: self._mean(metric(name), pairs) for name in self.metrics}
+        inferred = [] if labels is None else [labels]
+        return {
+            name: self._mean(metric(name), pairs if metric(name).of == "images" else inferred)
+            for name in self.metrics
+        }
 
     def _mean(self, chosen: Metric, pairs: list[tuple[Tensor, Tensor]]) -> float | None:
         given = {field: getattr(self, field) for field in chosen.given}
-        scores = [chosen.score(truth, image, **given) for truth, image in pairs]
+        scores = [chosen.score(*pair, **given) for pair in pairs]
         numbers = [score for score in scores if score is not None]
-        return fmean(numbers) if len(numbers) == len(scores) else None
+        return fmean(numbers) if numbers and len(numbers) == len(scores) else None
 
     def _check(self, truth: Tensor, images: Tensor) -> None:
         if images.shape != truth.shape:

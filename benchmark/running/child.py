@@ -39,11 +39,14 @@ def main() -> None:
     models: dict[str, Victim] = {}
     for line in requests:
         request = json.loads(line)
-        if request["model"] not in models:
-            models = {request["model"]: load_model(Path(request["model"]), device)}
-        model = models[request["model"]]
+        models = {
+            file: models[file] if file in models else load_model(Path(file), device)
+            for file in request["models"]
+        }
+        model, *public = models.values()
+        network = public[0].requires_grad_(False) if public else None
         files = [Path(file) for file in request["observations"]]
-        stack = Stack([load_observation(file, model, device) for file in files])
+        stack = Stack([load_observation(file, model, device, network) for file in files])
         if request["what"] == "applies":
             _say(answers, asdict(verdict(attack, stack[0])))
             continue

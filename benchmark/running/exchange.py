@@ -7,6 +7,7 @@ then differ in the last bit from those of the harness.
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def load_model(path: Path, device: torch.device) -> Victim:
 
 
 def save_observation(seen: Observation, path: Path) -> None:
-    """Write an observation, less its model."""
+    """Write an observation, less its networks."""
     known = seen.knowledge
     tensors = {f"update/{name}": tensor for name, tensor in seen.update.items()}
     if known.other_update is not None:
@@ -68,13 +69,14 @@ def save_observation(seen: Observation, path: Path) -> None:
         "other_order": list(known.other_update or ()),
         "batch_size": known.batch_size,
         "defense": dict(known.defense),
-        "seconds": seen.budget.seconds,
-        "memory_bytes": seen.budget.memory_bytes,
+        "budget": asdict(seen.budget),
     }
     _save(tensors, meta, path)
 
 
-def load_observation(path: Path, model: nn.Module, device: torch.device) -> Observation:
+def load_observation(
+    path: Path, model: nn.Module, device: torch.device, public_network: nn.Module | None = None
+) -> Observation:
     """Read an observation back: what `observe` let through on the other side, and no more."""
     tensors, meta = _load(path)
 
@@ -90,31 +92,41 @@ def load_observation(path: Path, model: nn.Module, device: torch.device) -> Obse
         batch_size=meta["batch_size"],
         labels=facts.get("labels"),
         data_statistics=DataStatistics(**data) if data else None,
+        public_network=public_network,
         truth=facts.get("truth"),
         other_update=Update({n: other[n] for n in meta["other_order"]}) if other else None,
         defense=meta["defense"],
     )
     draws = torch.Generator()
     draws.set_state(tensors["generator"])
-    budget = Budget(meta["seconds"], meta["memory_bytes"])
     ordered = Update({name: update[name] for name in meta["order"]})
-    return Observation(ordered, model, knowledge, budget, draws)
+    return Observation(ordered, model, knowledge, Budget(**meta["budget"]), draws)
 
 
 def save_reconstruction(answer: Reconstruction, path: Path) -> None:
-    """Write a reconstruction; what is no tensor is refused here, as the harness would."""
-    if not isinstance(answer.images, Tensor):
-        raise PluginError(
-            f"returned images of type {type(answer.images).__name__}; wanted a tensor"
-        )
-    meta = {"gradient_evaluations": int(answer.gradient_evaluations)}
-    _save({"images": answer.images.detach().cpu()}, meta, path)
+    """Write a reconstruction, and of a failure its reason alone.
+
+    What is no tensor is refused here, as the harness would; all else is judged there.
+    """
+    tensors = {"images": answer.images}
+    if answer.labels is not None:
+        tensors["labels"] = answer.labels
+    if answer.failure is not None:
+        tensors = {}
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, Tensor):
+            raise PluginError(f"returned {name} of type {type(tensor).__name__}; wanted a tensor")
+    meta = {"gradient_evaluations": answer.gradient_evaluations, "failure": answer.failure}
+    _save(tensors, meta, path)
 
 
 def load_reconstruction(path: Path) -> Reconstruction:
     """Read a reconstruction."""
     tensors, meta = _load(path)
-    return Reconstruction(tensors["images"], int(meta["gradient_evaluations"]))
+    images = tensors.get("images", torch.empty(0))
+    return Reconstruction(
+        images, meta["gradient_evaluations"], tensors.get("labels"), meta["failure"]
+    )
 
 
 def _save(tensors: dict[str, Tensor], meta: dict[str, Any], path: Path) -> None:

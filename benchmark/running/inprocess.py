@@ -17,9 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
-import torch
-from torch import nn
-
 from benchmark.cell import Outcome, Verdict
 from benchmark.contract import Attack, Grant, Observation, Reconstruction, Stack, Update
 from benchmark.errors import NotApplicable
@@ -55,19 +52,21 @@ class InProcess:
 def verdict(attack: Attack, seen: Observation) -> Verdict:
     """Ask an attack whether it fits; it sees shapes, and no values."""
     try:
-        missing = [g for g in map(Grant, attack.needs) if getattr(seen.knowledge, g.value) is None]
-        if missing:
-            names = ", ".join(sorted(missing))
-            return Verdict("not_applicable", f"needs {names}, which the protocol does not grant")
         shapes = Update({name: tensor.to("meta") for name, tensor in seen.update.items()})
         with _wall_clock(seen.budget.seconds):
-            attack.applies(replace(seen, update=shapes))
+            needs = sorted(map(Grant, attack.needs))
+            missing = tuple(need for need in needs if getattr(seen.knowledge, need.value) is None)
+            if not missing:
+                attack.applies(replace(seen, update=shapes))
     except NotApplicable as reason:
         return Verdict("not_applicable", str(reason))
     except OutOfTime:
         return Verdict("failed", f"applies: passed its limit of {seen.budget.seconds:g} s")
     except (Exception, SystemExit) as error:
         return Verdict("failed", f"applies: {_described(error)}")
+    if missing:
+        said = f"needs {', '.join(missing)}, which the protocol does not grant"
+        return Verdict("not_applicable", said, missing)
     return Verdict("applies", None)
 
 
@@ -77,13 +76,13 @@ def attempt(attack: Attack, stack: Stack) -> list[Outcome]:
     So one trial's crash does not take its neighbours. A method that only loops over trials is run
     and timed trial by trial from the start.
     """
-    before = _versions(stack)
-    with _as_it_was(stack.model), Peak(stack.model) as peak:
+    before = stack.versions()
+    with _as_it_was(stack), Peak(stack.model) as peak:
         outcomes = [] if loops(attack) else _together(attack, stack)
         if not outcomes or (len(stack) > 1 and any(o.status != "completed" for o in outcomes)):
             outcomes = [_together(attack, stack[i : i + 1])[0] for i in range(len(stack))]
     outcomes = [replace(outcome, peak_bytes=peak.bytes) for outcome in outcomes]
-    if _versions(stack) != before:
+    if stack.versions() != before:
         return [replace(o, reconstruction=None, status="failed", reason=CHANGED) for o in outcomes]
     return outcomes
 
@@ -124,25 +123,11 @@ def _broken_contract(answers: list[Reconstruction], stack: Stack) -> str | None:
     return None
 
 
-def _versions(stack: Stack) -> list[int]:
-    """Return torch's count of in-place changes of every tensor that attacks share."""
-    shared = _tensors(stack.model)
-    for seen in stack:
-        shared += seen.update.values()
-    return [tensor._version for tensor in shared]
-
-
-def _tensors(model: nn.Module) -> list[torch.Tensor]:
-    """Return a model's parameters and buffers in one walk; torch's own iterators take three."""
-    found = [t for m in model.modules() for t in (*m._parameters.values(), *m._buffers.values())]
-    return [tensor for tensor in found if tensor is not None]
-
-
 @contextmanager
-def _as_it_was(model: nn.Module) -> Iterator[None]:
-    """Give a model its modes back: attacks freeze parameters as a matter of course."""
-    trained = [(tensor, tensor.requires_grad) for tensor in _tensors(model)]
-    modes = [(module, module.training) for module in model.modules()]
+def _as_it_was(stack: Stack) -> Iterator[None]:
+    """Give the networks their modes back: attacks freeze parameters as a matter of course."""
+    trained = [(tensor, tensor.requires_grad) for tensor in stack.network_tensors()]
+    modes = [(m, m.training) for network in stack.networks for m in network.modules()]
     try:
         yield
     finally:

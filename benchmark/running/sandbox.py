@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +25,7 @@ from safetensors import SafetensorError
 from torch import nn
 
 from benchmark.cell import Outcome, Verdict
-from benchmark.contract import Observation, Stack
+from benchmark.contract import Grant, Observation, Stack
 from benchmark.errors import PluginError
 from benchmark.registry import ROOT, Submission
 from benchmark.running.exchange import load_reconstruction, save_model, save_observation
@@ -45,7 +46,7 @@ class Sandbox:
         self._device = device
         self._folder = tempfile.TemporaryDirectory(prefix="gradleak-")
         self._children: dict[str, _Child] = {}
-        self._model: tuple[nn.Module, Path] | None = None
+        self._models: dict[nn.Module, Path] = {}
 
     def __enter__(self) -> Sandbox:
         return self
@@ -72,7 +73,11 @@ class Sandbox:
             reason = str(answer.get("reason"))
             if said == "applies":
                 return Verdict("applies", None)
-            return Verdict("not_applicable" if said == "not_applicable" else "failed", reason)
+            if said == "not_applicable":
+                missing = answer.get("missing")
+                known = missing if isinstance(missing, list) else []
+                return Verdict("not_applicable", reason, tuple(g for g in Grant if g in known))
+            return Verdict("failed", reason)
 
     def reconstruct(self, submission: Submission, stack: Stack) -> list[Outcome]:
         """Have a child run its attack on a stack."""
@@ -104,25 +109,27 @@ class Sandbox:
         if child.unfit:
             return None
         try:
-            model = self._model_file(stack.model)
+            models = self._model_files(stack.networks)
         except PluginError as error:
             child.reason = str(error)
             return None
         files = [str(Path(exchange) / f"{i}.safetensors") for i in range(len(stack))]
         for seen, file in zip(stack, files, strict=True):
             save_observation(seen, Path(file))
-        request = {"what": what, "model": str(model), "observations": files, "answers": exchange}
+        request = {"what": what, "models": models, "observations": files, "answers": exchange}
         return child.ask(request, limit + _GRACE_SECONDS)
 
-    def _model_file(self, model: nn.Module) -> Path:
-        if self._model is None or self._model[0] is not model:
-            if self._model is not None:
-                self._model[1].unlink(missing_ok=True)
-            descriptor, name = tempfile.mkstemp(dir=self._folder.name, suffix=".safetensors")
-            os.close(descriptor)
-            save_model(model, Path(name))
-            self._model = (model, Path(name))
-        return self._model[1]
+    def _model_files(self, networks: Sequence[nn.Module]) -> list[str]:
+        """Return the files of a stack's networks, each written once; those of others go."""
+        for network in self._models.keys() - set(networks):
+            self._models.pop(network).unlink(missing_ok=True)
+        for network in networks:
+            if network not in self._models:
+                descriptor, name = tempfile.mkstemp(dir=self._folder.name, suffix=".safetensors")
+                os.close(descriptor)
+                save_model(network, Path(name))
+                self._models[network] = Path(name)
+        return [str(self._models[network]) for network in networks]
 
 
 class _Child:

@@ -14,7 +14,7 @@ from tabulate import tabulate
 from benchmark import records
 from benchmark.cell import Cell, Worker
 from benchmark.errors import BenchmarkError, ProtocolError
-from benchmark.protocol import load_suite
+from benchmark.protocol import chosen_by, load_suite
 from benchmark.registry import Registry, Submission
 from benchmark.running.inprocess import InProcess
 from benchmark.running.local import LocalRunner, Tally
@@ -26,7 +26,7 @@ from benchmark.running.sandbox import Sandbox
 
 @dataclass(frozen=True)
 class Order:
-    """What a user asked to run; empty attacks or defenses are all that are registered."""
+    """What a user asked to run; empty attacks or defenses are those of the suite."""
 
     suite: str
     attacks: tuple[str, ...]
@@ -114,8 +114,9 @@ def _groups(order: Order) -> list[Group]:
                 f"--trials {order.trials}: {protocol.name} has {protocol.trials} trials a seed"
             )
     registry = Registry(order.plugins)
-    defenses = registry.select("defense", order.defenses)
-    attacks = registry.select("attack", order.attacks)
+    usual_attacks, usual_defenses = chosen_by(order.suite)
+    defenses = registry.select("defense", order.defenses or usual_defenses)
+    attacks = registry.select("attack", order.attacks or usual_attacks)
     for submission in defenses:
         submission.build()  # a submission that cannot be loaded ends the run before it begins
     return groups(protocols, defenses, attacks, order.seeds, order.trials)

@@ -1,4 +1,4 @@
-from benchmark.victims.anatomy import Anatomy, Block, Part, anatomy, weights
+from benchmark.victims.anatomy import Anatomy, Block, Part, anatomy, head, weights
 from benchmark.victims.patches import images_from_patches, to_images, to_patches
 from benchmark.victims.spec import Initialisation, VictimSettings, VictimSpec
 from benchmark.victims.victim import Victim, build
@@ -13,6 +13,7 @@ __all__ = [
     "VictimSpec",
     "anatomy",
     "build",
+    "head",
     "images_from_patches",
     "to_images",
     "to_patches",

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from benchmark.errors import NotApplicable
 from benchmark.victims.april import AprilTransformer, BlockB
+from benchmark.victims.cifar_resnet import CifarResNet
 from benchmark.victims.victim import Victim
 
 
@@ -97,6 +98,26 @@ def anatomy(model: nn.Module) -> Anatomy:
         if isinstance(network, VisionTransformer):
             return _timm(network, model)
     raise NotApplicable(f"the parts of a {type(model).__name__} are not known")
+
+
+def head(model: nn.Module) -> str:
+    """Return the prefix of a victim's last linear layer: `.weight` (classes, width) and `.bias`.
+
+    Of a distilled DeiT's two heads, whose logits are averaged, it is the class token's.
+
+    Raises:
+        NotApplicable: the model is no victim.
+    """
+    if not isinstance(model, Victim):
+        raise NotApplicable(f"the head of a {type(model).__name__} is not known")
+    network: Any = model.network
+    if isinstance(network, CifarResNet):
+        return "linear"
+    if isinstance(network, AprilTransformer):
+        return "head"
+    classifier = network.get_classifier()
+    last = classifier[0] if isinstance(classifier, tuple) else classifier
+    return next(name for name, module in network.named_modules() if module is last)
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:

@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from benchmark.errors import ProtocolError
+
 
 class Initialisation(BaseModel):
     """Where random weights come from; it decides whether matching attacks work at all."""
@@ -13,7 +15,11 @@ class Initialisation(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     layers: Literal["torch", "timm"] = "torch"
-    """`torch`: the defaults of torch's layers. `timm`: the model's own start."""
+    """`torch`: the defaults of torch's layers. `timm`: the model's own start.
+
+    timm's ViTs and Swins start as timm has it either way. `timm` starts the last norm of each
+    ResNet branch at zero, so that no gradient enters the branch; `torch` starts it at one.
+    """
     position_std: float | None = Field(default=None, ge=0)
     """Positions drawn from N(0, std^2); None leaves them as `layers` makes them."""
     class_token_std: float | None = Field(default=None, ge=0)
@@ -26,19 +32,28 @@ class VictimSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     architecture: str
-    """`april_a`, `april_b`, or `timm/NAME` for any ViT or DeiT of timm."""
+    """`april_a`, `april_b`, `cifar/NAME` or `timm/NAME`.
+
+    `cifar/` has resnet20, resnet32 and resnet56; `timm/` any of its ViTs, DeiTs, Swins, ResNets.
+    """
     weights: Literal["random", "pretrained"] = "random"
     initialisation: Initialisation = Initialisation()
     position: Literal["learned", "sincos_1d", "sincos_2d"] = "learned"
     """The sine-cosine ones are fixed: no parameter, and so no gradient."""
     patch: int | None = Field(default=None, ge=1)
-    """Side of a patch in pixels; None is the architecture's own."""
+    """Side of a patch in pixels; None is the architecture's own, as for width and depth.
+
+    A ProtocolError where the architecture has none to choose.
+    """
     width: int | None = Field(default=None, ge=1)
-    """Embedding width; None is the architecture's own."""
+    """Embedding width; Swin's is that of its first stage."""
     depth: int | None = Field(default=None, ge=1)
-    """Number of blocks; None is the architecture's own."""
+    """Number of blocks."""
     mean: tuple[float, ...] | None = None
-    """Per channel; None is that of the data's public split. The victim normalises inside itself."""
+    """Per channel; None is that of the data's public split. The victim normalises inside itself.
+
+    Pretrained weights want those of their training: `cifar_resnet.MEAN` and `STD`, for one.
+    """
     std: tuple[float, ...] | None = None
     """Likewise."""
 
@@ -52,3 +67,9 @@ class VictimSpec(VictimSettings):
     classes: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
+
+    def refuse(self, *settings: str) -> None:
+        """Raise ProtocolError where one of the named settings is given a value."""
+        for name in sorted(settings):
+            if (value := getattr(self, name)) is not None:
+                raise ProtocolError(f"{self.architecture} takes no {name}; got {name} {value}")

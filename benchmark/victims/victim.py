@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from benchmark.errors import DataUnavailable, ProtocolError
+from benchmark.errors import ProtocolError
 from benchmark.victims.april import AprilTransformer, BlockA, BlockB
+from benchmark.victims.cifar_resnet import cifar_network
 from benchmark.victims.positions import fix_positions
 from benchmark.victims.spec import VictimSpec
+from benchmark.victims.timm_models import timm_network
 
 APRIL_BLOCKS: dict[str, type[BlockA] | type[BlockB]] = {"april_a": BlockA, "april_b": BlockB}
 
@@ -42,7 +44,7 @@ class Victim(nn.Module):
         """Return a copy whose positions are fixed sine-cosine buffers."""
         twin = copy.deepcopy(self)
         twin.spec = self.spec.model_copy(update={"position": encoding})
-        fix_positions(twin.network, encoding)
+        _fix_positions(twin.network, twin.spec)
         return twin
 
     def with_width(self, width: int, generator: torch.Generator) -> Victim:
@@ -58,20 +60,19 @@ def build(spec: VictimSpec, generator: torch.Generator, mirror: Path | None = No
     Args:
         spec: the victim in full.
         generator: its only source of randomness.
-        mirror: a folder whose `weights/NAME.safetensors` serves pretrained timm weights; else
-            the model hub's local cache does.
+        mirror: a folder whose `weights/` holds pretrained weights; else the local caches of the
+            model hub (timm's) and of torch hub (the published ones) serve.
 
     Raises:
         ProtocolError: no such architecture, or sizes that do not fit.
-        DataUnavailable: pretrained weights that lie on neither place.
+        DataUnavailable: pretrained weights that lie in neither place.
     """
     seed = int(torch.randint(2**62, (), generator=generator))
     with torch.random.fork_rng(devices=[]):  # layers initialise from torch's global stream
         torch.manual_seed(seed)
         network = _network(spec, mirror)
         _initialise_tokens(network, spec)
-    if spec.position != "learned":
-        fix_positions(network, spec.position)
+    _fix_positions(network, spec)
     return Victim(network, spec).eval()
 
 
@@ -92,65 +93,20 @@ def _network(spec: VictimSpec, mirror: Path | None) -> nn.Module:
         except ValueError as error:
             raise ProtocolError(f"{spec.architecture}: {error}") from error
     family, _, name = spec.architecture.partition("/")
-    if family != "timm":
-        known = ", ".join([*APRIL_BLOCKS, "timm/NAME"])
-        raise ProtocolError(f"no victim {spec.architecture!r}; known: {known}")
-    return _timm_network(name, spec, mirror)
+    if family == "cifar":
+        return cifar_network(name, spec, mirror)
+    if family == "timm":
+        return timm_network(name, spec, mirror)
+    known = ", ".join([*APRIL_BLOCKS, "cifar/NAME", "timm/NAME"])
+    raise ProtocolError(f"no victim {spec.architecture!r}; known: {known}")
 
 
-def _timm_network(name: str, spec: VictimSpec, mirror: Path | None) -> nn.Module:
-    import timm
-    from timm.models.vision_transformer import VisionTransformer
-
-    sizes = {"patch_size": spec.patch, "embed_dim": spec.width, "depth": spec.depth}
-    options: dict[str, Any] = {key: value for key, value in sizes.items() if value is not None}
-    options |= {"num_classes": spec.classes, "img_size": spec.size, "in_chans": spec.channels}
-    if not timm.is_model(name):
-        raise ProtocolError(f"timm has no model {name!r}; wanted a name of timm.list_models()")
-    if not timm.models.is_model_in_modules(name, ["vision_transformer", "deit"]):
-        raise ProtocolError(f"timm/{name} is no ViT or DeiT; wanted one of those")
-    if spec.weights == "pretrained":
-        options["pretrained"] = True
-        options["pretrained_cfg_overlay"] = {"file": str(_pretrained_file(name, mirror))}
-    try:
-        network: nn.Module = timm.create_model(name, **options)
-    except (AssertionError, RuntimeError, TypeError, ValueError) as error:
-        raise ProtocolError(f"timm/{name}: {_first_line(error)}") from error
-    if not isinstance(network, VisionTransformer):
-        raise ProtocolError(
-            f"timm/{name} is a {type(network).__name__}; wanted a plain ViT or DeiT"
-        )
-    patch = network.patch_embed.patch_size[0]
-    if spec.size % patch:
-        raise ProtocolError(f"timm/{name}: {patch} px patches must tile {spec.size} px")
-    for block in network.blocks:
-        cast(
-            "Any", block
-        ).attn.fused_attn = False  # the fused kernel cannot be differentiated twice
-    return network
-
-
-def _pretrained_file(name: str, mirror: Path | None) -> Path:
-    """Return a local file of a timm model's weights; a run never downloads by itself."""
-    import timm
-    from huggingface_hub import try_to_load_from_cache
-
-    places = ["GRADLEAK_DATA/weights (unset)"]
-    if mirror is not None:
-        local = mirror / "weights" / f"{name}.safetensors"
-        if local.is_file():
-            return local
-        places = [str(local)]
-    settings = timm.get_pretrained_cfg(name)
-    repository = settings.hf_hub_id if settings else None
-    cached = try_to_load_from_cache(repository, "model.safetensors") if repository else None
-    if isinstance(cached, str):
-        return Path(cached)
-    raise DataUnavailable(
-        f"pretrained weights of timm/{name}",
-        [*places, "the cache of the model hub"],
-        f"python -c \"import timm; timm.create_model('{name}', pretrained=True)\"",
-    )
+def _fix_positions(network: nn.Module, spec: VictimSpec) -> None:
+    if spec.position == "learned":
+        return
+    if getattr(network, "pos_embed", None) is None:
+        raise ProtocolError(f"{spec.architecture} has no positions to fix as {spec.position}")
+    fix_positions(network, spec.position)
 
 
 def _initialise_tokens(network: nn.Module, spec: VictimSpec) -> None:
@@ -163,7 +119,3 @@ def _initialise_tokens(network: nn.Module, spec: VictimSpec) -> None:
             token = getattr(network, name, None)
             if std is not None and token is not None:
                 nn.init.normal_(token, std=std)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

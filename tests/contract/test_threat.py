@@ -21,6 +21,7 @@ FACTS = {
     "batch_size": 3,
     "labels": torch.tensor([1, 2, 3]),
     "data_statistics": DataStatistics(torch.zeros(1, 2, 2), torch.zeros(1), torch.ones(1)),
+    "public_network": nn.Linear(1, 1),
 }
 
 
@@ -40,6 +41,9 @@ def seen_under(grants, **more):
 def assert_equal(found, wanted):
     if isinstance(wanted, DataStatistics):
         found, wanted = vars(found), vars(wanted)
+    if isinstance(wanted, nn.Module):
+        assert found is wanted
+        return
     torch.testing.assert_close(found, wanted, rtol=0, atol=0)
 
 

@@ -64,10 +64,11 @@ def test_fact_granted_is_the_very_fact(grant):
 
 
 def test_observation_reads_grants_as_attributes_and_refuses_the_others():
-    labels, statistics = torch.tensor([7]), object()
-    seen = observation(batch_size=1, labels=labels, data_statistics=statistics)
-    assert (seen.batch_size, seen.labels, seen.data_statistics) == (1, labels, statistics)
-    for name in ("batch_size", "labels", "data_statistics"):
+    facts = {"batch_size": 1, "labels": torch.tensor([7]), "data_statistics": object()}
+    facts["public_network"] = nn.Linear(1, 1)
+    seen = observation(**facts)
+    for name, fact in facts.items():
+        assert getattr(seen, name) is fact
         with pytest.raises(WithheldError, match=name):
             getattr(observation(), name)
 
@@ -101,6 +102,49 @@ def test_stack_of_nothing_is_refused():
         Stack([observation()])[5:]
 
 
+def test_stack_shares_its_model_and_the_public_network():
+    public = nn.BatchNorm1d(2)
+    stack = Stack([observation(i, public_network=public) for i in range(2)])
+    assert stack.networks == (stack.model, public)
+    assert len(stack.network_tensors()) == 2 + 5  # BatchNorm's running statistics too
+    assert Stack([observation()]).networks[1:] == ()
+
+
+@pytest.mark.parametrize(
+    "touch",
+    [
+        lambda stack: stack[1].update["weight"].zero_(),
+        lambda stack: nn.init.zeros_(stack.model.bias),
+        lambda stack: nn.init.zeros_(stack[0].public_network.weight),
+        lambda stack: stack[0].public_network(torch.ones(2, 2)),  # in training mode it counts
+    ],
+    ids=["update", "model", "public network", "its statistics"],
+)
+def test_versions_tell_of_every_change_in_place(touch):
+    public = nn.BatchNorm1d(2)
+    stack = Stack([observation(i, public_network=public) for i in range(2)])
+    before = stack.versions()
+    stack.model(torch.ones(1, 3))
+    assert stack.versions() == before
+    touch(stack)
+    assert stack.versions() != before
+
+
+@pytest.mark.parametrize(("weighted", "needs"), [(False, set()), (True, {Grant.PUBLIC_NETWORK})])
+def test_variant_of_an_attack_may_need_less(weighted, needs):
+    @dataclasses.dataclass(frozen=True)
+    class Varies(Attack):
+        weighted: bool
+
+        @property
+        def needs(self):
+            return frozenset({Grant.PUBLIC_NETWORK} if self.weighted else ())
+
+        def reconstruct(self, seen): ...
+
+    assert Varies(weighted).needs == needs
+
+
 def test_attack_of_one_trial_is_looped_over_a_stack_in_order():
     class Reads(Attack):
         def reconstruct(self, seen):
@@ -110,7 +154,7 @@ def test_attack_of_one_trial_is_looped_over_a_stack_in_order():
     answers = Reads().reconstruct_stack(stack)
     assert [answer.images[0, 0].item() for answer in answers] == [0, 1, 2]
     assert Reads().applies(stack[0]) is None
-    assert Reads.needs == frozenset()
+    assert Reads().needs == frozenset()
 
 
 def test_every_hook_of_a_defense_is_the_identity_by_default(draw):

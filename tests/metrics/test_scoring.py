@@ -5,15 +5,17 @@ import pytest
 import torch
 
 from benchmark.errors import PluginError, ProtocolError
-from benchmark.metrics import METRICS, Scorer, metric
+from benchmark.metrics import IMAGE_METRICS, METRICS, Scorer, metric
 
 STD = (0.2, 0.3, 0.1)
-PIXEL_METRICS = tuple(name for name in METRICS if name != "lpips")
-EVERYTHING = Scorer(tuple(METRICS), STD)
+PIXEL_METRICS = tuple(name for name in IMAGE_METRICS if name != "lpips")
+EVERYTHING = Scorer(IMAGE_METRICS, STD)
 
 
 def test_metrics_stand_in_their_order():
-    assert list(METRICS) == ["psnr", "ssim", "mse", "normalised_mse", "fft2d", "lpips"]
+    images = ("psnr", "ssim", "mse", "normalised_mse", "fft2d", "lpips")
+    assert tuple(METRICS) == (*images, "label_accuracy")
+    assert images == IMAGE_METRICS
 
 
 def test_unknown_metric_is_refused_with_the_known_ones():
@@ -32,7 +34,7 @@ print(sorted({"torch", "torchvision", "numpy", "scipy", "skimage", "lpips"} & se
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     *lines, imported = run.stdout.splitlines()
-    assert (len(lines), imported) == (6, "[]")
+    assert (len(lines), imported) == (7, "[]")
 
 
 @pytest.mark.parametrize("name", PIXEL_METRICS)
@@ -49,7 +51,7 @@ def test_lpips_is_a_distance_by_declaration():
 
 def test_lpips_without_weights_is_none_and_the_rest_is_scored(truth, noisier):
     scores = EVERYTHING.score(truth[None], noisier[2][None])
-    assert list(scores) == list(METRICS)
+    assert tuple(scores) == IMAGE_METRICS
     assert [name for name, score in scores.items() if score is None] == ["lpips"]
 
 

@@ -34,7 +34,8 @@ def test_model_crosses_bit_by_bit(bench, seen_by, tmp_path, defense):
 
 def test_observation_crosses_bit_by_bit(bench, seen_by, tmp_path):
     grants = ["batch_size", "labels", "data_statistics"]
-    seen = seen_by(bench(threat={"grants": grants}), "random")[1]
+    budget = {"seconds": 5, "memory_mib": 256, "gradient_evaluations": 7}
+    seen = seen_by(bench(threat={"grants": grants}, budget=budget), "random")[1]
     save_observation(seen, tmp_path / "seen")
     there = load_observation(tmp_path / "seen", seen.model, CPU)
     assert set(there.update) == set(seen.update)
@@ -44,6 +45,8 @@ def test_observation_crosses_bit_by_bit(bench, seen_by, tmp_path):
     assert there.batch_size == seen.batch_size
     assert there.knowledge.defense == seen.knowledge.defense
     assert there.budget == seen.budget
+    assert there.budget.gradient_evaluations == 7
+    assert there.knowledge.public_network is None
     draws = [torch.rand(4, generator=each.generator) for each in (there, seen)]
     assert torch.equal(*draws)
 
@@ -72,15 +75,34 @@ def test_facts_for_controls_cross(bench, seen_by, tmp_path, attack):
 
 def test_reconstruction_crosses_as_it_is(tmp_path):
     whole = torch.tensor([[0.5, torch.nan, -torch.inf, 7.0]], requires_grad=True)
-    save_reconstruction(Reconstruction(whole.T, 12), tmp_path / "answer")
+    labels = torch.tensor([3, 3, 0, 9])
+    save_reconstruction(Reconstruction(whole.T, 12, labels), tmp_path / "answer")
     there = load_reconstruction(tmp_path / "answer")
+    assert torch.equal(there.labels, labels)
+    assert there.failure is None
     assert torch.equal(there.images.nan_to_num(9), whole.T.detach().nan_to_num(9))
     assert there.gradient_evaluations == 12
 
 
-def test_images_that_are_no_tensor_do_not_cross(tmp_path):
-    with pytest.raises(PluginError, match="type list; wanted a tensor"):
-        save_reconstruction(Reconstruction([1.0]), tmp_path / "answer")
+def test_failure_crosses_with_its_reason_and_without_tensors(tmp_path):
+    failed = Reconstruction(None, 12, torch.tensor([1]), failure="diverged at step 12 of 800")
+    save_reconstruction(failed, tmp_path / "answer")
+    there = load_reconstruction(tmp_path / "answer")
+    assert (there.failure, there.gradient_evaluations) == (failed.failure, 12)
+    assert names(tmp_path / "answer") == set()
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Reconstruction([1.0]), "images of type list; wanted a tensor"),
+        (Reconstruction(torch.zeros(1), labels=[1]), "labels of type list; wanted a tensor"),
+    ],
+    ids=["images", "labels"],
+)
+def test_answers_that_are_no_tensors_do_not_cross(tmp_path, answer, said):
+    with pytest.raises(PluginError, match=said):
+        save_reconstruction(answer, tmp_path / "answer")
 
 
 def test_model_that_is_no_victim_does_not_cross(tmp_path):

@@ -7,6 +7,8 @@ import torch
 from benchmark.contract import Attack, Reconstruction
 from benchmark.running.inprocess import OutOfTime, attempt
 
+SMALL = {"architecture": "april_b", "width": 32, "depth": 1, "patch": 4}
+
 
 @dataclass(frozen=True)
 class Draws(Attack):
@@ -46,6 +48,34 @@ def test_failed_stack_is_run_again_trial_by_trial_on_the_same_draws(bench, seen_
     once = attempt(Draws(), seen_by(bench(), "random"))
     assert [outcome.status for outcome in again] == ["completed"] * 2
     assert torch.equal(images(again), images(once))
+
+
+def test_trial_without_an_answer_is_not_run_again_nor_are_its_neighbours(bench, seen_by):
+    class GivesUp(Draws):
+        def reconstruct_stack(self, stack):
+            sizes.append(len(stack))
+            return [Reconstruction(torch.empty(0), failure="diverged"), self.reconstruct(stack[1])]
+
+    sizes = []
+    outcomes = attempt(GivesUp(), seen_by(bench(), "random"))
+    assert sizes == [2]
+    assert [outcome.reconstruction.failure for outcome in outcomes] == ["diverged", None]
+
+
+def test_networks_get_their_modes_back(bench, seen_by):
+    class Trains(Draws):
+        def reconstruct(self, seen):
+            for network in (seen.model, seen.public_network):
+                network.train().requires_grad_(network is seen.public_network)
+            return super().reconstruct(seen)
+
+    granted = {"threat": {"grants": ["batch_size", "public_network"]}}
+    stack = seen_by(bench(**granted, public_network=SMALL), "random")
+    (outcome, _) = attempt(Trains(), stack)
+    assert outcome.status == "completed"
+    assert not any(network.training for network in stack.networks)
+    assert all(weight.requires_grad for weight in stack.model.parameters())
+    assert not any(weight.requires_grad for weight in stack[0].public_network.parameters())
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,24 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from benchmark.contract import Reconstruction
+from benchmark.cell import applies
+from benchmark.contract import Grant, Reconstruction
 from benchmark.errors import PluginError
 from benchmark.running import sandbox as module
-from benchmark.running.exchange import save_reconstruction
+from benchmark.running.exchange import save_model, save_reconstruction
 from benchmark.running.sandbox import Sandbox
 
+SMALL = {"architecture": "april_b", "width": 32, "depth": 1, "patch": 4}
+ATTACK = """
+from dataclasses import dataclass
+from benchmark.api import Attack
+
+@dataclass(frozen=True)
+class Plugin(Attack):
+    needs = {needs}
+    def reconstruct(self, seen):
+        raise AssertionError("never asked")
+"""
 SHORT = {"seconds": 0.5, "memory_mib": 256}
 
 
@@ -29,7 +41,10 @@ def test_misbehaviour_of_trials_is_recorded_trial_by_trial(plugin, bench, sandbo
         "return Reconstruction(grey(seen).images[0])": ("failed", "(1, 8, 8); wanted (1, 1, 8, 8)"),
         "return Reconstruction(grey(seen).images.half())": ("failed", "torch.float16; wanted"),
         "return Reconstruction([0.5])": ("failed", "type list; wanted a tensor"),
-        "return Reconstruction(grey(seen).images, 'many')": ("failed", "invalid literal"),
+        "return Reconstruction(grey(seen).images, 'many')": (
+            "failed",
+            "'many' gradient evaluations; wanted",
+        ),
         "return 3": ("failed", "returned a int; wanted a Reconstruction"),
         "raise ValueError('boom')": ("failed", "ValueError: boom (attack.py:"),
         "time.sleep(60)": ("timed_out", "passed its limit of 0.5 s a trial"),
@@ -79,6 +94,55 @@ def test_trial_that_kills_its_process_leaves_the_others_alone(plugin, bench, san
     made = bench(plugin("bad", body), threat={"grants": ["batch_size", "labels"]})
     records = made.run("bad", worker=sandbox)
     assert [record.status for record in records] == ["completed", "failed", "completed"]
+
+
+def test_labels_gradients_and_failures_cross_as_in_this_process(plugin, bench, sandbox):
+    ways = [
+        "return Reconstruction(grey(seen).images, 5, torch.tensor([1]))",
+        "return Reconstruction(grey(seen).images, 8)",
+        "return Reconstruction(None, 5, failure='diverged at step 5')",
+        "return Reconstruction(grey(seen).images, 2.5)",
+        "return Reconstruction(grey(seen).images, labels=torch.tensor([10]))",
+        "return Reconstruction(grey(seen).images, labels=[1])",
+    ]
+    body = "\n".join(f"if len(CALLS) == {i}: {way}" for i, way in enumerate(ways, start=1))
+    made = bench(
+        plugin("mixed", body),
+        trials=len(ways),
+        budget={"seconds": 5, "memory_mib": 256, "gradient_evaluations": 7},
+        metrics=["psnr", "label_accuracy"],
+    )
+    there, here = made.run("mixed", worker=sandbox), made.run("mixed")
+    for one, other in zip(there, here, strict=True):
+        assert (one.status, one.reason, one.metrics) == (other.status, other.reason, other.metrics)
+    assert [record.gradient_evaluations for record in there[:5]] == [5, 8, 5, None, 0]
+    assert [record.status for record in there] == ["completed"] + ["failed"] * 5
+
+
+def test_public_network_crosses_frozen_and_is_written_once(plugin, bench, sandbox, monkeypatch):
+    saved = []
+    monkeypatch.setattr(
+        module, "save_model", lambda *args: (saved.append(args[0]), save_model(*args))
+    )
+    body = """network = seen.public_network
+assert not network.training and not any(p.requires_grad for p in network.parameters())
+return Reconstruction(network(grey(seen).images).sigmoid()[:, :1, None, None].expand(1, 1, 8, 8))"""
+    granted = {"threat": {"grants": ["batch_size", "public_network"]}}
+    made = bench(plugin("owns", body), **granted, public_network={**SMALL, "depth": 2})
+    there = made.run("owns", worker=sandbox) + made.run("owns", worker=sandbox)
+    assert [record.reason for record in there] == [None] * 6
+    assert [record.metrics for record in there[:3]] == [r.metrics for r in made.run("owns")]
+    assert saved == [made.round.victim, made.setting.public_network]
+
+
+def test_facts_that_an_attack_lacks_cross(plugin, bench, sandbox):
+    source = ATTACK.format(needs="{'public_network', 'labels'}")
+    made = bench(plugin("needy", source=source))
+    (record,) = made.run("needy", worker=sandbox)
+    assert record.reason == "needs labels, public_network, which the protocol does not grant"
+    cell = made.cell("needy")
+    verdict = applies(cell, made.setting, made.defended(cell), sandbox, 0)
+    assert verdict.missing == (Grant.LABELS, Grant.PUBLIC_NETWORK)
 
 
 def test_children_and_files_are_gone_at_the_end(plugin, bench):

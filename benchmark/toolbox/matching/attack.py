@@ -1,0 +1,63 @@
+"""What the papers' searches share as attacks: a plan, labels, and trials that advance together."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+
+from torch import Tensor
+
+from benchmark.contract import Attack, Observation, Reconstruction, Stack
+from benchmark.errors import NotApplicable
+from benchmark.toolbox.labels import check_labels, infer_labels
+from benchmark.toolbox.matching.loop import search
+from benchmark.toolbox.matching.search import Search
+
+
+class SearchAttack(Attack):
+    """An attack that is a search: a submission says which, and how it comes by labels."""
+
+    @abstractmethod
+    def plan(self, seen: Observation) -> Search:
+        """Return what to do; the same for every trial of a stack."""
+
+    def labels(self, seen: Observation) -> Tensor | None:
+        """Return the labels, (batch,) int64: those granted, else those the update tells."""
+        return infer_labels(seen)
+
+    def matched(self, seen: Observation) -> frozenset[str]:
+        """Return the names of the parameters to match."""
+        return frozenset(seen.update)
+
+    def applies(self, seen: Observation) -> None:
+        """Decline where no step is granted, or labels can neither be read nor searched."""
+        plan = self.plan(seen)
+        if plan.objective is None:
+            return
+        if plan.labels == "given":
+            check_labels(seen)
+        granted, wanted = seen.budget.gradient_evaluations, plan.restarts * plan.optimiser.most
+        if granted < wanted:
+            raise NotApplicable(
+                f"searches: needs {wanted} gradient evaluations, the budget is {granted}"
+            )
+
+    def reconstruct(self, seen: Observation) -> Reconstruction:
+        """Reconstruct one trial."""
+        return self.reconstruct_stack(Stack([seen]))[0]
+
+    def reconstruct_stack(self, stack: Stack) -> list[Reconstruction]:
+        """Reconstruct the trials of a stack together."""
+        plan = self.plan(stack[0])
+        labels = [self._labels(seen) if plan.labels == "given" else None for seen in stack]
+        answers = search(stack, plan, labels, self.matched(stack[0]))
+        return [
+            answer if known is None else replace(answer, labels=known.cpu())
+            for answer, known in zip(answers, labels, strict=True)
+        ]
+
+    def _labels(self, seen: Observation) -> Tensor | None:
+        try:
+            return self.labels(seen)
+        except ValueError:  # not finite: the trial fails, its neighbours do not
+            return None

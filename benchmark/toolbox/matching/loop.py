@@ -1,0 +1,198 @@
+"""The loop: all trials of a stack, and all restarts of a trial, are rows that advance together.
+
+A row has its own target, labels, optimiser state and end; a row that ends leaves the stack. No sum
+runs over rows, so what one does its neighbours do not feel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+
+from benchmark.contract import Observation, Reconstruction, Stack
+from benchmark.toolbox.matching.ghost import Target
+from benchmark.toolbox.matching.problem import Problem
+from benchmark.toolbox.matching.rows import Rows
+from benchmark.toolbox.matching.search import Search
+from benchmark.toolbox.matching.trace import Tracer
+from benchmark.toolbox.priors import registered
+from benchmark.victims import Victim
+
+_SPARE = 2.0
+"""A step's peak memory over what its graph saves: gradients under way, the optimiser's state."""
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """One trial of a search: what was seen, and the labels, (batch,) or None."""
+
+    seen: Observation
+    labels: Tensor | None
+
+
+def search(
+    stack: Stack,
+    plan: Search,
+    labels: Sequence[Tensor | None],
+    names: frozenset[str] | None = None,
+) -> list[Reconstruction]:
+    """Reconstruct every trial of a stack.
+
+    Args:
+        stack: the observations; `batch_size` must be granted.
+        plan: what to do.
+        labels: (batch,) int64 a trial; None where the plan does not read them.
+        names: the parameters to match; by default all that the updates hold.
+
+    Returns:
+        One answer a trial, in order. A trial that diverged, or whose update is not finite, says so
+        in `failure`.
+    """
+    victim = stack.model
+    assert isinstance(victim, Victim)
+    victim.requires_grad_(False)  # the harness gives the model its modes back
+    sent = frozenset(stack[0].update)
+    matched = frozenset() if plan.objective is None else sent if names is None else names & sent
+    tracer = Tracer(victim.network, matched)
+    answers: dict[int, Reconstruction] = {}
+    due: dict[int, _Trial] = {}
+    reads_labels = plan.objective is not None and plan.labels == "given"
+    for place, (seen, known) in enumerate(zip(stack, labels, strict=True)):
+        failure = None
+        if not all(bool(seen.update[name].isfinite().all()) for name in matched):
+            failure = "the update is not finite"
+        elif known is None and reads_labels:
+            failure = "the labels could not be inferred"
+        if failure is None:
+            due[place] = _Trial(seen, known)
+        else:
+            spec = victim.spec
+            blank = torch.zeros(seen.batch_size, spec.channels, spec.size, spec.size)
+            answers[place] = Reconstruction(blank, failure=failure)
+    places = list(due)
+    while places:
+        fits = _fitting(due[places[0]], plan, tracer, victim) if len(places) > 1 else 1
+        chunk, places = places[:fits], places[fits:]
+        found = _advance([due[place] for place in chunk], plan, tracer, victim)
+        answers |= zip(chunk, found, strict=True)
+    return [answers[place] for place in range(len(stack))]
+
+
+def _advance(
+    trials: Sequence[_Trial], plan: Search, tracer: Tracer, victim: Victim
+) -> list[Reconstruction]:
+    """Run the searches of some trials together, from start to end."""
+    owners = [trial for trial in trials for _ in range(plan.restarts)]
+    problem = _problem(owners, plan, tracer, victim)
+    values = plan.start * torch.stack([_normal(owner, problem.numel) for owner in owners])
+    values = values.to(victim.mean)
+    rows = Rows(values)
+    state = plan.optimiser.start(values)
+    granted = trials[0].seen.budget.gradient_evaluations // plan.restarts
+    steps = plan.steps if plan.objective is None else min(plan.steps, granted)
+    for step in range(steps):
+        problem.progress = step / steps
+        _register(problem, values, rows.running // plan.restarts, step)
+        rate = values.new_full((len(values),), plan.rate * plan.schedule(problem.progress))
+        moved, losses, stopped = state.step(values, problem.evaluate, rate)
+        rows.saw(values, losses)
+        values = _perturbed(moved, problem, [owners[i] for i in rows.running.tolist()], rate)
+        broken = ~(losses.isfinite() & values.isfinite().all(1))
+        spent_up = problem.spent + plan.optimiser.most > granted
+        ending = broken | stopped | (spent_up if plan.objective is not None else broken)
+        if step == steps - 1:
+            ending = torch.ones_like(ending)
+        if bool(ending.any()):
+            reason = f"diverged at step {step + 1} of {steps}"
+            kept = rows.end(ending, values, problem.spent, {reason: broken})
+            if not len(kept):
+                break
+            values, problem = values[kept], problem.keep(kept)
+            state.keep(kept)
+    return [_answer(problem, rows, i, trial) for i, trial in enumerate(trials)]
+
+
+def _problem(owners: Sequence[_Trial], plan: Search, tracer: Tracer, victim: Victim) -> Problem:
+    """Return the problem of rows that belong to these trials."""
+    batch = owners[0].seen.batch_size
+    device = victim.mean.device
+    given = [owner.labels for owner in owners if owner.labels is not None]
+    reads = plan.objective is not None and plan.labels == "given"
+    return Problem(
+        plan,
+        victim,
+        tracer,
+        Target([owner.seen.update for owner in owners], sorted(tracer.wanted)),
+        torch.stack(given).to(device) if reads else None,
+        batch,
+        torch.zeros(len(owners), dtype=torch.int64, device=device),
+    )
+
+
+def _fitting(trial: _Trial, plan: Search, tracer: Tracer, victim: Victim) -> int:
+    """Return how many trials advance together in the memory one trial is granted.
+
+    What the graph of one row saves is counted by running it once, at zero.
+    """
+    problem = _problem([trial], plan, tracer, victim)
+    saved: dict[int, int] = {}
+
+    def count(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        saved[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    values = victim.mean.new_zeros(1, problem.numel, requires_grad=True)
+    weights = {tensor.untyped_storage().data_ptr() for tensor in victim.state_dict().values()}
+    with saved_tensors_hooks(count, lambda tensor: tensor):
+        losses = problem.losses(values, torch.zeros(1, dtype=torch.int64, device=values.device))
+    del losses
+    size = sum(nbytes for place, nbytes in saved.items() if place not in weights)
+    return max(1, int(trial.seen.budget.memory_bytes / (_SPARE * size * plan.restarts)))
+
+
+def _register(problem: Problem, values: Tensor, owners: Tensor, step: int) -> None:
+    """Renew the consensus of each trial's restarts, where it is due."""
+    plan = problem.plan.registration
+    if plan is None or problem.progress < plan.after or step % plan.every:
+        return
+    images = problem.images(values)
+    problem.consensus = torch.empty_like(images)
+    for owner in sorted(set(owners.tolist())):
+        mine = (owners == owner).to(images.device)
+        agreed = [registered(images[mine, i], plan.align) for i in range(problem.batch)]
+        problem.consensus[mine] = torch.stack(agreed)
+
+
+def _perturbed(values: Tensor, problem: Problem, owners: Sequence[_Trial], rate: Tensor) -> Tensor:
+    """Return values after a step's noise, with pixels kept in [0, 1] where the plan says so."""
+    plan, victim = problem.plan, problem.victim
+    if plan.noise:
+        draws = torch.stack([_normal(owner, problem.numel) for owner in owners])
+        values = values + plan.noise * rate[:, None] * draws.to(values)
+    if plan.clamp:
+        values = values.clone()
+        low, high = (0 - victim.mean) / victim.std, (1 - victim.mean) / victim.std
+        problem.images(values).clamp_(low, high)
+    return values
+
+
+def _answer(problem: Problem, rows: Rows, index: int, trial: _Trial) -> Reconstruction:
+    """Return the restart with the least loss; the truth has no say."""
+    plan, victim = problem.plan, problem.victim
+    mine = range(index * plan.restarts, (index + 1) * plan.restarts)
+    spent = int(rows.spent[list(mine)].sum())
+    chosen = min(mine, key=lambda row: rows.loss(row, plan.answer))
+    values = rows.values(chosen, plan.answer)
+    pixels = problem.images(values)[0] * victim.std + victim.mean
+    failure = rows.broken.get(chosen)
+    named = problem.searched_labels(values)
+    return Reconstruction(pixels.cpu(), spent, None if named is None else named[0].cpu(), failure)
+
+
+def _normal(trial: _Trial, numel: int) -> Tensor:
+    return torch.randn(numel, generator=trial.seen.generator)

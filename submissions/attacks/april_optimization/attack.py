@@ -1,0 +1,45 @@
+"""APRIL by optimisation (Lu et al., CVPR 2022, Algorithm 2, eq. 12).
+
+Squared distance of all gradients, and the cosine of the position embedding's. Differences: the
+paper does not print the cosine's weight, here 1; labels are granted or inferred by the rule that
+fits the batch, which for a single image is the paper's sign rule; the iterate of least loss
+answers, not the last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from benchmark.api import Grant, NotApplicable, Observation
+from benchmark.toolbox.matching import (
+    Cosine,
+    Search,
+    SearchAttack,
+    SquaredDistance,
+    Sum,
+    select,
+)
+
+
+@dataclass(frozen=True)
+class AprilOptimization(SearchAttack):
+    """Squared distance, and the direction of the positions, by Adam."""
+
+    needs: ClassVar = frozenset({Grant.BATCH_SIZE})
+
+    steps: int = 1500
+    """The paper's for CIFAR-10; 800 for MNIST and 5000 for ImageNet."""
+    rate: float = 0.1
+    cosine: float = 1.0
+    """The paper's alpha, which it does not print."""
+
+    def applies(self, seen: Observation) -> None:
+        if not select.of_positions(seen.model, seen.update):
+            raise NotApplicable("the update holds no gradient of the positions")
+        super().applies(seen)
+
+    def plan(self, seen: Observation) -> Search:
+        positions = Cosine(names=select.of_positions(seen.model, seen.update))
+        objective = Sum(((1.0, SquaredDistance()), (self.cosine, positions)))
+        return Search(objective, self.steps, rate=self.rate)

@@ -1,0 +1,89 @@
+"""GradViT (Hatamizadeh et al., CVPR 2022).
+
+Distances layer by layer (eq. 3), BatchNorm statistics of an independent network (eq. 4) from the
+middle on, when the gradient's weight halves (eqs. 5 and 6), the patch prior (eq. 8), registration
+of the restarts (eqs. 9 and 10), L2 and total variation (eq. 11), Adam with cosine decay; the
+paper's weights. Differences: the network is the protocol's public one, the paper's a ResNet-50 of
+MoCo V2; registration is by correlation, not RANSAC-Flow; the number of restarts is not printed,
+here 2; fewer steps by default (the paper: 120,000).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from benchmark.api import Grant, Observation, Victim, anatomy
+from benchmark.toolbox.labels import minimum_rule
+from benchmark.toolbox.matching import (
+    Adam,
+    After,
+    CosineDecay,
+    Distance,
+    Registration,
+    Search,
+    SearchAttack,
+    Steps,
+    Sum,
+    Term,
+)
+from benchmark.toolbox.priors import (
+    BatchNormStatistics,
+    EuclideanNorm,
+    PatchBoundary,
+    TotalVariation,
+)
+
+
+@dataclass(frozen=True)
+class GradViT(SearchAttack):
+    """Distances by layer, then an image prior, patch borders and registration."""
+
+    steps: int = 2000
+    rate: float = 0.1
+    restarts: int = 2
+    gradient: float = 4e-3
+    """alpha_grad."""
+    batch_norm: float = 0.2
+    """alpha_image; at 0 no public network is needed."""
+    patch: float = 1e-4
+    """alpha_1."""
+    registration: float = 1e-2
+    """alpha_2."""
+    prior: float = 1e-4
+    """alpha_3, of L2 and of total variation."""
+    every: int = 100
+    """Steps between two registrations."""
+
+    @property
+    def needs(self) -> frozenset[Grant]:
+        wanted = {Grant.BATCH_SIZE}
+        return frozenset(wanted | {Grant.PUBLIC_NETWORK} if self.batch_norm else wanted)
+
+    def plan(self, seen: Observation) -> Search:
+        victim = seen.model
+        assert isinstance(victim, Victim)
+        terms = [
+            Term(self.patch, PatchBoundary(anatomy(victim).patch)),
+            Term(self.prior, EuclideanNorm()),
+            Term(self.prior, TotalVariation("euclidean")),
+        ]
+        if self.batch_norm:
+            prior = BatchNormStatistics(seen.public_network, victim.mean, victim.std)
+            terms.append(Term(self.batch_norm, prior, After(0.5)))
+        return Search(
+            Sum(((self.gradient, Distance()),)),
+            self.steps,
+            Adam(),
+            self.rate,
+            CosineDecay(),
+            objective_schedule=Steps(at=(0.5,), factor=0.5),
+            terms=tuple(terms),
+            restarts=self.restarts,
+            answer="last",
+            registration=Registration(self.registration, every=self.every),
+        )
+
+    def labels(self, seen: Observation) -> Tensor:
+        return minimum_rule(seen.update, anatomy(seen.model).head, seen.batch_size)

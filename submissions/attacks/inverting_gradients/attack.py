@@ -1,0 +1,39 @@
+"""Inverting Gradients (Geiping, Bauermeister, Dröge and Moeller, NeurIPS 2020).
+
+The cosine of all gradients and total variation, by signed Adam with steps down at 3/8, 5/8 and 7/8,
+pixels kept in range: the authors' code and its defaults. Differences: labels, where they are not
+granted, are inferred from the head's gradient; the iterate of least loss answers, not the last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from benchmark.api import Grant, Observation
+from benchmark.toolbox.matching import Adam, Cosine, Search, SearchAttack, Steps, Term
+from benchmark.toolbox.priors import TotalVariation
+
+
+@dataclass(frozen=True)
+class InvertingGradients(SearchAttack):
+    """Cosine and total variation, by signed Adam."""
+
+    needs: ClassVar = frozenset({Grant.BATCH_SIZE})
+
+    steps: int = 4800
+    rate: float = 0.1
+    total_variation: float = 0.1
+    restarts: int = 1
+
+    def plan(self, seen: Observation) -> Search:
+        return Search(
+            Cosine(),
+            self.steps,
+            Adam(sign=True),
+            self.rate,
+            Steps(),
+            terms=(Term(self.total_variation, TotalVariation("anisotropic")),),
+            restarts=self.restarts,
+            clamp=True,
+        )

@@ -1,0 +1,40 @@
+"""TAG: Gradient Attack on Transformer-based Language Models (Deng et al., Findings of EMNLP 2021).
+
+Squared distance and weighted L1 distance of all gradients; the weight falls with the order of the
+parameters. Differences: images in place of token embeddings and Adam at APRIL's rate, as APRIL (Lu
+et al., CVPR 2022) ran it; the paper prints neither the weight nor its fall, here 0.1 times a line
+from 1 at the first parameter to 0 after the last; labels are granted or inferred; the iterate of
+least loss answers, not the last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from benchmark.api import Grant, Observation
+from benchmark.toolbox.matching import (
+    AbsoluteDistance,
+    Search,
+    SearchAttack,
+    SquaredDistance,
+    Sum,
+    select,
+)
+
+
+@dataclass(frozen=True)
+class TAG(SearchAttack):
+    """Squared and absolute distance of all gradients, by Adam."""
+
+    needs: ClassVar = frozenset({Grant.BATCH_SIZE})
+
+    steps: int = 1500
+    rate: float = 0.1
+    absolute: float = 0.1
+    """Weight of the L1 distance at the first parameter."""
+
+    def plan(self, seen: Observation) -> Search:
+        absolute = AbsoluteDistance(select.by_order(seen.update))
+        objective = Sum(((1.0, SquaredDistance()), (self.absolute, absolute)))
+        return Search(objective, self.steps, rate=self.rate)
