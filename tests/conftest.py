@@ -153,7 +153,7 @@ class Bench:
 
     def cell(self, attack: str, defense: str = "none") -> Cell:
         (a,), (d,) = (
-            self.registry.find("attack", attack),
+            self.registry.find("attack", attack)[:1],
             self.registry.find("defense", defense)[:1],
         )
         return Cell(self.protocol, d, a, self.protocol.seeds[0])

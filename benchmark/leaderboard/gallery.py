@@ -36,8 +36,10 @@ def rows(
     for cell in cells:
         defended = DefendedRound(plain, cell.defense.build(), cell.defense.label)
         name = f"{cell.attack.label}\ndefense: {cell.defense.label.replace(',', ', ')}"
-        if applies(cell, setting, defended, worker, trials[0]).status == "not_applicable":
-            drawn.append(Row(name, (None,) * len(trials), ("not applicable",) * len(trials)))
+        verdict = applies(cell, setting, defended, worker, trials[0]).status
+        if verdict in ("not_applicable", "unavailable"):
+            caption = verdict.replace("_", " ")
+            drawn.append(Row(name, (None,) * len(trials), (caption,) * len(trials)))
             continue
         outcomes = attacked(cell, setting, defended, worker, trials)
         images: list[Tensor | None] = []

@@ -71,6 +71,11 @@ class Part:
         names = {cell.attack for cell in self.cells.values() if cell.control == control}
         return sorted(names, key=lambda name: (self._leak(self.cells.get((NONE, name))), name))
 
+    def fits(self, attack: str) -> bool:
+        """Tell whether an attack fits under any defense; the reasons tell of one that does not."""
+        found = [cell for cell in self.cells.values() if cell.attack == attack]
+        return any(cell.verdict != "not_applicable" for cell in found)
+
     @property
     def primary(self) -> str:
         """Name of the metric of the matrix and the ranking."""

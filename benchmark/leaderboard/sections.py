@@ -24,7 +24,8 @@ from benchmark.stats import Place, Ranking
 
 def matrix(part: Part) -> str:
     """Return defenses by attacks, with each defense's worst case; controls in a table beneath."""
-    attacks, controls = part.attacks(control=False), part.attacks(control=True)
+    attacks = [name for name in part.attacks(control=False) if part.fits(name)]
+    controls = [name for name in part.attacks(control=True) if part.fits(name)]
     blocks = [f"### Attacks: {part.unit}, {part.frozen.primary.better} is worse for the client"]
     if attacks:
         rows = [
@@ -76,6 +77,7 @@ def _ranking(part: Part, threat: str) -> str:
             _verdicts(part, attack),
         ]
         for attack in dict.fromkeys([*places, *first, *attacks])
+        if part.fits(attack)
     ]
     headers = [
         "Attack",

@@ -141,7 +141,8 @@ class LocalRunner:
                 self._keep(cell, made)
                 self.progress.advance(cell, sum(record.trial is not None for record in made))
                 if any(record.reason == CHANGED for record in made):
-                    self._round = None  # the shared tensors cannot be trusted any more
+                    self._settings, self._round = {}, None  # shared tensors: trusted no more
+                    setting = self._setting(group.protocol)
                     plain = self._plain(setting, seed)
                     defended = self._defended(group, plain)
             self.progress.done(cell, len(trials))

@@ -95,6 +95,15 @@ def test_cells_that_did_not_run_say_why_once(full):
     assert "- **unavailable**: no weights &lt;here>: `gradvit` under every defense." in text
 
 
+def test_attack_that_fits_nowhere_has_no_column_and_one_reason(full):
+    for defense in ("none", NOISE):
+        full.cell("idlg", defense=defense, verdict="not_applicable", reason="no gradients granted")
+    text = board(full)
+    assert "idlg" not in rows(text, "Attacks")["none"]
+    assert "idlg" not in rows(text, "Ranking: open server")
+    assert "- **n/a**: no gradients granted: `idlg` under every defense." in text
+
+
 def test_a_cell_that_never_ran_is_a_dash(full):
     matrix = rows(board(full.cell("ig", 15, 15)), "Attacks")
     assert matrix["gaussian_noise<br>scale=0.01"]["ig"] == "—"
