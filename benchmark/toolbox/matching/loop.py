@@ -99,7 +99,6 @@ def _advance(
         _register(problem, values, rows.running // plan.restarts, step)
         rate = values.new_full((len(values),), plan.rate * plan.schedule(problem.progress))
         moved, losses, stopped = state.step(values, problem.evaluate, rate)
-        rows.saw(values, losses)
         values = _perturbed(moved, problem, [owners[i] for i in rows.running.tolist()], rate)
         broken = ~(losses.isfinite() & values.isfinite().all(1))
         spent_up = problem.spent + plan.optimiser.most > granted
@@ -108,12 +107,14 @@ def _advance(
             ending = torch.ones_like(ending)
         if bool(ending.any()):
             reason = f"diverged at step {step + 1} of {steps}"
-            kept = rows.end(ending, values, problem.spent, {reason: broken})
+            kept = rows.end(
+                ending, broken, reason, values=values, losses=losses, spent=problem.spent
+            )
             if not len(kept):
                 break
             values, problem = values[kept], problem.keep(kept)
             state.keep(kept)
-    return [_answer(problem, rows, i, trial) for i, trial in enumerate(trials)]
+    return [_answer(problem, rows, i) for i in range(len(trials))]
 
 
 def _problem(owners: Sequence[_Trial], plan: Search, tracer: Tracer, victim: Victim) -> Problem:
@@ -181,17 +182,20 @@ def _perturbed(values: Tensor, problem: Problem, owners: Sequence[_Trial], rate:
     return values
 
 
-def _answer(problem: Problem, rows: Rows, index: int, trial: _Trial) -> Reconstruction:
+def _answer(problem: Problem, rows: Rows, index: int) -> Reconstruction:
     """Return the restart with the least loss; the truth has no say."""
-    plan, victim = problem.plan, problem.victim
-    mine = range(index * plan.restarts, (index + 1) * plan.restarts)
-    spent = int(rows.spent[list(mine)].sum())
-    chosen = min(mine, key=lambda row: rows.loss(row, plan.answer))
-    values = rows.values(chosen, plan.answer)
+    restarts, victim = problem.plan.restarts, problem.victim
+    mine = slice(index * restarts, (index + 1) * restarts)
+    chosen = index * restarts + int(rows.losses[mine].argmin())
+    values = rows.values[chosen : chosen + 1]
     pixels = problem.images(values)[0] * victim.std + victim.mean
-    failure = rows.broken.get(chosen)
     named = problem.searched_labels(values)
-    return Reconstruction(pixels.cpu(), spent, None if named is None else named[0].cpu(), failure)
+    return Reconstruction(
+        pixels.cpu(),
+        int(rows.spent[mine].sum()),
+        None if named is None else named[0].cpu(),
+        rows.broken.get(chosen),
+    )
 
 
 def _normal(trial: _Trial, numel: int) -> Tensor:

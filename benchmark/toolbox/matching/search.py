@@ -55,7 +55,10 @@ class Registration:
 
 @dataclass(frozen=True)
 class Search:
-    """A search for the images whose gradient is the one observed.
+    """A search for the images whose gradient is the one observed; its last iterate answers.
+
+    Not the iterate of least loss: near the end float32 leaves the loss noise that is larger than
+    what the images still gain.
 
     Attributes:
         objective: what is matched; None reads no gradient at all.
@@ -70,8 +73,6 @@ class Search:
         noise: standard deviation of the noise added at each step, per unit of learning rate.
         clamp: whether pixels are kept in [0, 1] at each step.
         labels: `given` to the search, or `searched` with the images (DLG, Zhu et al., 2019).
-        answer: the iterate of the least loss, or the last. The least has no meaning where a
-            schedule changes what is minimised.
         registration: of the restarts.
     """
 
@@ -87,5 +88,4 @@ class Search:
     noise: float = 0.0
     clamp: bool = False
     labels: Literal["given", "searched"] = "given"
-    answer: Literal["least", "last"] = "least"
     registration: Registration | None = None

@@ -2,8 +2,7 @@
 
 Squared distance of all gradients, and the cosine of the position embedding's. Differences: the
 paper does not print the cosine's weight, here 1; labels are granted or inferred by the rule that
-fits the batch, which for a single image is the paper's sign rule; the iterate of least loss
-answers, not the last.
+fits the batch, which for a single image is the paper's sign rule.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class DeepInversion(SearchAttack):
         statistics = BatchNormStatistics(seen.public_network, victim.mean, victim.std)
         variation = TotalVariation("euclidean")
         terms = (Term(self.batch_norm, statistics), Term(self.total_variation, variation))
-        return Search(None, self.steps, rate=self.rate, terms=terms, answer="last")
+        return Search(None, self.steps, rate=self.rate, terms=terms)
 
     def labels(self, seen: Observation) -> Tensor | None:
         return None

@@ -2,7 +2,7 @@
 
 Differences from the paper, all APRIL's (Lu et al., CVPR 2022, section 4): Adam for L-BFGS, and
 labels that are known, or inferred from the head's gradient where they are not granted. `dlg_lbfgs`
-is the method as first published. The iterate of least loss answers, not the last.
+is the method as first published.
 """
 
 from __future__ import annotations

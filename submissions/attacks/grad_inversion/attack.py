@@ -75,7 +75,6 @@ class GradInversion(SearchAttack):
             terms=tuple(terms),
             restarts=self.restarts,
             noise=self.noise,
-            answer="last",
             registration=Registration(self.group, every=self.every, after=self.after),
         )
 

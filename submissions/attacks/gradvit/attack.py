@@ -81,7 +81,6 @@ class GradViT(SearchAttack):
             objective_schedule=Steps(at=(0.5,), factor=0.5),
             terms=tuple(terms),
             restarts=self.restarts,
-            answer="last",
             registration=Registration(self.registration, every=self.every),
         )
 

@@ -1,8 +1,8 @@
 """Inverting Gradients (Geiping, Bauermeister, Dröge and Moeller, NeurIPS 2020).
 
 The cosine of all gradients and total variation, by signed Adam with steps down at 3/8, 5/8 and 7/8,
-pixels kept in range: the authors' code and its defaults. Differences: labels, where they are not
-granted, are inferred from the head's gradient; the iterate of least loss answers, not the last.
+pixels kept in range: the authors' code and its defaults. Difference: labels, where they are not
+granted, are inferred from the head's gradient.
 """
 
 from __future__ import annotations

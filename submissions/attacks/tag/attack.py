@@ -3,8 +3,7 @@
 Squared distance and weighted L1 distance of all gradients; the weight falls with the order of the
 parameters. Differences: images in place of token embeddings and Adam at APRIL's rate, as APRIL (Lu
 et al., CVPR 2022) ran it; the paper prints neither the weight nor its fall, here 0.1 times a line
-from 1 at the first parameter to 0 after the last; labels are granted or inferred; the iterate of
-least loss answers, not the last.
+from 1 at the first parameter to 0 after the last; labels are granted or inferred.
 """
 
 from __future__ import annotations
