@@ -300,6 +300,15 @@ def test_unavailable_protocol_does_not_stop_the_others(run, tiny, results, monke
     assert statuses == [("far", "unavailable")] + [("near", "completed")] * 3
 
 
+def test_suite_keeps_to_its_own_attacks_unless_others_are_named(gradleak, run, results):
+    planned = gradleak("run", "laptop", "--plan", "--results", results)
+    assert "laptop: 16 cells" in planned.out
+    assert "idlg" not in planned.out
+    named = gradleak("run", "laptop", "--plan", "--results", results, "--attack", "idlg")
+    assert "laptop: 2 cells" in named.out
+    assert "idlg" in named.out
+
+
 def test_hub_kept_offline_is_unavailable_too(tiny, results):
     words = ["run", str(tiny(**MNIST)), "--results", str(results)]
     words += ["--attack", "random", "--defense", "none"]

@@ -6,7 +6,8 @@ import yaml
 
 from benchmark import protocol as module
 from benchmark.errors import ProtocolError
-from benchmark.protocol import load_protocol, load_suite, protocol_files, suite_files
+from benchmark.protocol import chosen_by, load_protocol, load_suite, protocol_files, suite_files
+from benchmark.registry import Registry
 
 FROZEN = sorted(Path(__file__).parents[1].glob("results/*/protocol.json"))
 
@@ -35,6 +36,18 @@ def test_shipped_protocol_loads(name):
 @pytest.mark.parametrize("name", suite_files())
 def test_shipped_suite_holds_protocols(name):
     assert all(protocol.name in protocol_files() for protocol in load_suite(name))
+
+
+@pytest.mark.parametrize("name", suite_files())
+def test_shipped_suite_keeps_to_registered_submissions(name):
+    attacks, defenses = chosen_by(name)
+    registry = Registry()
+    assert all(registry.find("attack", attack) for attack in attacks)
+    assert all(registry.find("defense", defense) for defense in defenses)
+
+
+def test_protocol_by_itself_chooses_no_submissions():
+    assert chosen_by("quick_digits_a") == ((), ())
 
 
 def test_suite_of_one_is_a_protocol_by_name_or_path(tiny):

@@ -15,11 +15,9 @@ SMALL = {"width": 32, "depth": 1}
 def make_round(make_victim):
     digits = load_images("digits", "test", 28)
 
-    def make(name="here", seed=0, *, trials=3, batch_size=2):
-        victim = make_victim(**SMALL)
-        return Round(
-            name, seed, victim, digits, digits.statistics, trials=trials, batch_size=batch_size
-        )
+    def make(name="here", seed=0, *, trials=3, batch_size=2, **settings):
+        victim, sizes = make_victim(**SMALL), {"trials": trials, "batch_size": batch_size}
+        return Round(name, seed, victim, digits, digits.statistics, **sizes, **settings)
 
     return make
 
@@ -49,6 +47,20 @@ def test_more_trials_than_images_are_refused(make_round):
         ProtocolError, match=r"here: 1000 trials of 2 images wanted, digits has 797"
     ):
         make_round(trials=1000)
+
+
+def test_distinct_labels_stand_once_in_a_batch_and_no_image_in_two(make_round):
+    plain = make_round(trials=20, batch_size=8, distinct_labels=True)
+    for truth in plain.truths:
+        assert len(truth.labels.unique()) == 8
+    images = torch.cat([truth.images for truth in plain.truths]).flatten(1)
+    assert len(torch.unique(images, dim=0)) == len(images)
+
+
+def test_batches_of_more_labels_than_there_are_classes_are_refused(make_round):
+    wanted = "here: 3 batches of 11 distinct labels wanted, digits has 0 in its test split"
+    with pytest.raises(ProtocolError, match=wanted):
+        make_round(batch_size=11, distinct_labels=True)
 
 
 def test_update_is_the_client_s_and_computed_once(make_round):
