@@ -21,10 +21,10 @@ from benchmark.toolbox.labels import (
 from benchmark.victims import weights
 
 START = {"position_std": 1.0, "class_token_std": 1.0}
-APRIL = {"architecture": "april_b", "initialisation": START, "depth": 2}
-TIMM = {"architecture": "timm/deit_tiny_patch16_224", "patch": 7, "depth": 2}
+APRIL = {"architecture": "april_b", "initialisation": START, "width": 64, "depth": 2}
+TIMM = {"architecture": "timm/deit_tiny_patch16_224", "patch": 7, "width": 48, "depth": 2}
 DISTILLED = {**TIMM, "architecture": "timm/deit_tiny_distilled_patch16_224"}
-DRAWS = 50
+DRAWS = 20
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_distinct_labels_of_a_batch_are_always_inferred(leak, settings, batch):
 @pytest.mark.parametrize("settings", [APRIL, TIMM])
 @pytest.mark.parametrize("batch", [4, 8, 16])
 def test_repeated_labels_of_a_batch_are_inferred(leak, settings, batch):
-    assert rate(leak, settings, inferred, batch, distinct=False) >= 0.94
+    assert rate(leak, settings, inferred, batch, distinct=False) >= 0.9
 
 
 def test_smallest_bias_entries_are_distinct_labels_where_probabilities_are_small(leak):
@@ -118,6 +118,23 @@ def test_minimum_rule_reads_features_that_are_not_negative(draw):
     coefficients = logits.softmax(1) - functional.one_hot(torch.tensor([3, 1]), 5)
     update = {"head.weight": coefficients.T @ features / 2}
     assert minimum_rule(update, "head", 2).tolist() == [1, 3]
+
+
+def test_counts_see_that_each_class_looks_different_to_the_head(draw):
+    """One prediction for the whole batch is not enough: it alone is right on a fifth of these."""
+    right = 0
+    for _ in range(DRAWS):
+        weight, centres = (
+            torch.randn(10, 64, generator=draw) / 8,
+            torch.randn(10, 64, generator=draw),
+        )
+        labels = torch.randint(3, (16,), generator=draw)
+        features = 1 + centres[labels] + 0.3 * torch.randn(16, 64, generator=draw)
+        coefficients = (features @ weight.T).softmax(1) - functional.one_hot(labels, 10)
+        update = {"head.weight": coefficients.T @ features / 16, "head.bias": coefficients.mean(0)}
+        known = {"head.weight": weight, "head.bias": torch.zeros(10)}
+        right += torch.equal(count_rule(update, "head", 16, known), labels.sort().values)
+    assert right / DRAWS >= 0.7
 
 
 def test_counts_stand_where_the_update_is_nothing(leak):

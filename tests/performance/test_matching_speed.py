@@ -1,0 +1,223 @@
+"""What a step of gradient matching costs, against the usual double backward and against its floor.
+
+Wanted, of squared distances on a quiet machine: at least 5 stacked steps to a naive one (1.5 on
+ViT-B/16), at most 2 floors to a stacked step, less than 1.5 GiB, and before the first step less
+than 0.05 of an attack of 800 steps.
+"""
+
+import statistics
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from benchmark.contract import Batch, Budget, Knowledge, Observation, Stack
+from benchmark.federation.client import fedsgd
+from benchmark.running.memory import Peak
+from benchmark.seeds import generator
+from benchmark.toolbox.matching import (
+    AbsoluteDistance,
+    Adam,
+    Search,
+    SquaredDistance,
+    Tracer,
+    search,
+)
+from benchmark.toolbox.matching.trace import Product
+from benchmark.toolbox.noise import gaussian, with_noise
+from benchmark.victims import Initialisation, VictimSpec, build
+
+CLOSE = 1e-4  # of float32, relative
+ROUNDS = 7
+STEPS = 800  # of an attack, as APRIL takes on MNIST
+COLOUR = {"channels": 3, "mean": (0.5,) * 3, "std": (0.25,) * 3}
+STARTED = Initialisation(position_std=1.0, class_token_std=1.0)
+B = VictimSpec(
+    architecture="april_b", patch=8, initialisation=STARTED, size=32, classes=10, **COLOUR
+)
+VIT = VictimSpec(architecture="timm/vit_base_patch16_224", size=224, classes=1000, **COLOUR)
+CASES = {
+    "squared": (32, 1, SquaredDistance(), torch.square, 0.0),
+    "squared, batch of 8": (4, 8, SquaredDistance(), torch.square, 0.0),
+    "squared, noised": (32, 1, SquaredDistance(), torch.square, 0.1),
+    "L1": (32, 1, AbsoluteDistance(), torch.abs, 0.0),
+}
+
+
+class Clocked:
+    """Adam that keeps what the first step evaluates, and the seconds of each; an `Optimiser`."""
+
+    most = 1
+
+    def __init__(self, between=lambda: None):
+        self.between = between  # called before every step, off the clock
+        self.called, self.began, self.first = [], [], ()
+
+    def start(self, values):
+        self.state = Adam().start(values)
+        return self
+
+    def step(self, values, evaluate, rate):
+        self.called.append(time.perf_counter())
+        if not self.first:
+            self.first = values, *evaluate(values, torch.arange(len(values)))
+        self.between()
+        self.began.append(time.perf_counter())
+        return self.state.step(values, evaluate, rate)
+
+    def keep(self, rows):
+        self.state.keep(rows)
+
+    def seconds(self):
+        """Return the median of the steps but the last, whose end is not seen."""
+        pairs = zip(self.began, self.called[1:], strict=False)
+        return statistics.median(end - began for began, end in pairs)
+
+
+def observed(spec, trials, batch=1, noise=0.0):
+    """Return observations of random images, labels granted, in memory without limit."""
+    victim, draws = build(spec, generator(0, "victim")), generator(0, "images")
+    shape = (trials, batch, spec.channels, spec.size, spec.size)
+    images, labels = (
+        torch.rand(shape, generator=draws),
+        torch.randint(spec.classes, shape[:2], generator=draws),
+    )
+    updates = [fedsgd(victim, Batch(*pair)) for pair in zip(images, labels, strict=True)]
+    if noise:
+        updates = [with_noise(update, noise, gaussian, draws) for update in updates]
+    budget = Budget(3600, 2**40, 10**6)
+    return Stack(
+        [
+            Observation(update, victim, Knowledge(batch, known), budget, generator(i, "start"))
+            for i, (update, known) in enumerate(zip(updates, labels, strict=True))
+        ]
+    )
+
+
+def searched(stack, objective, clock, steps):
+    """Run a search by a clock; return the seconds before its first step."""
+    started = time.perf_counter()
+    answers = search(stack, Search(objective, steps, clock), [seen.labels for seen in stack])
+    assert all(answer.failure is None for answer in answers)
+    return clock.called[0] - started
+
+
+def naive(seen, images, distance):
+    """Return loss and derivative of one trial by autograd through every weight's gradient."""
+    network = seen.model.network.requires_grad_(True)
+    images = images.detach().requires_grad_()
+    weights = list(network.parameters())
+    dummy = torch.autograd.grad(
+        cross_entropy(network(images), seen.labels), weights, create_graph=True
+    )
+    loss = sum(
+        distance(one - other).sum() for one, other in zip(dummy, seen.update.values(), strict=True)
+    )
+    (derivative,) = torch.autograd.grad(loss, images)
+    network.requires_grad_(False)
+    return loss.detach(), derivative
+
+
+def floor(stack, images):
+    """Return work: the four bare passes over a step's matrix products, on its own tensors."""
+    network = stack.model.network
+    named, labels = dict(network.named_parameters()), torch.stack([s.labels for s in stack])
+
+    def losses(logits, which):
+        found = cross_entropy(logits, labels[which].flatten(), reduction="none")
+        return found.view(-1, labels.shape[1]).mean(1)
+
+    trace = Tracer(network).trace(images.clone().requires_grad_(), losses)
+    layers = [
+        (
+            named[name].detach().flatten(1),
+            gradient.inputs.detach().flatten(0, 1),
+            gradient.outputs.detach().flatten(0, 1),
+        )
+        for name, gradient in trace.gradients.items()
+        if isinstance(gradient, Product)
+    ]
+
+    def passes():
+        for _ in range(2):
+            for weight, inputs, outputs in layers:
+                inputs @ weight.mT
+                outputs @ weight
+
+    return passes
+
+
+def seconds(work):
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def apart(found, wanted):
+    """Return the largest distance of a trial, relative to the norm of what was wanted."""
+    found, wanted = found.double().flatten(1), wanted.double().flatten(1)
+    return ((found - wanted).norm(dim=1) / wanted.norm(dim=1)).max().item()
+
+
+def compare(benchmark, spec, trials, batch, objective, distance, noise):
+    """Time a stack's steps, naive steps and floors in turn; note ratios and errors."""
+    stack = observed(spec, trials, batch, noise)
+    shape = (trials, batch, spec.channels, spec.size, spec.size)
+    images = torch.randn(shape, generator=generator(0, "floor"))
+    passes, usual, least = floor(stack, images), [], []
+
+    def others():  # in turn with the steps, so that a busy machine is busy for all
+        seen, rows = stack[len(usual) % trials], images[len(usual) % trials]
+        usual.append(seconds(lambda: naive(seen, rows, distance)))
+        least.append(seconds(passes))
+
+    clock = Clocked(others)
+    given = (stack, objective, clock, ROUNDS + 1)
+    fixed = benchmark.pedantic(searched, given, rounds=1)
+    step = clock.seconds() / trials
+    info = benchmark.extra_info
+    info["milliseconds_trial_step"] = 1000 * step
+    info["ratio_naive_to_stack"] = statistics.median(usual) / step
+    info["ratio_stack_to_floor"] = step * trials / statistics.median(least)
+    info["ratio_fixed_to_loop"] = fixed / (STEPS * step * trials)
+    values, losses, derivatives = clock.first
+    wanted = [naive(s, rows, distance) for s, rows in zip(stack, values.view(shape), strict=True)]
+    info["error_loss"] = apart(losses[:, None], torch.stack([loss for loss, _ in wanted])[:, None])
+    info["error_gradient"] = apart(derivatives, torch.stack([found for _, found in wanted]))
+    assert info["error_loss"] <= CLOSE
+    assert info["error_gradient"] <= CLOSE
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.benchmark(group="matching, Architecture B on CIFAR's size")
+def test_step_of_a_stack_against_the_usual_one(benchmark, case):
+    compare(benchmark, B, *CASES[case])
+
+
+@pytest.mark.slow
+@pytest.mark.benchmark(group="matching, ViT-B/16")
+def test_step_of_one_trial_on_vit_b16_against_the_usual_one(benchmark):
+    compare(benchmark, VIT, 1, 1, SquaredDistance(), torch.square, 0.0)
+
+
+def peak():
+    """Return the bytes a search of 32 trials takes above the model and the updates."""
+    stack = observed(B, 32)
+    searched(stack[:1], SquaredDistance(), Clocked(), 1)  # libraries load
+    with Peak(stack.model) as measured:
+        searched(stack, SquaredDistance(), Clocked(), 3)
+    return measured.bytes
+
+
+@pytest.mark.benchmark(group="matching, memory")
+def test_memory_of_32_trials(benchmark):
+    told = f"import runpy; print(runpy.run_path({__file__!r})['peak']())"
+    command = [sys.executable, "-c", told]  # a fresh process: nothing freed before is used again
+    ended = benchmark.pedantic(
+        subprocess.run, (command,), {"capture_output": True, "text": True, "check": True}, rounds=1
+    )
+    benchmark.extra_info["peak_mib"] = int(ended.stdout) / 2**20
+    assert benchmark.extra_info["peak_mib"] > 0
