@@ -227,5 +227,5 @@ def _from(state, observation, attack):
 def test_search_declines_an_update_without_a_head(seen):
     (one, _) = seen("dlg", 24)
     headless = replace(one, update=one.update.without("head.bias", "head.weight"))
-    with pytest.raises(NotApplicable, match="the update holds no head.weight"):
+    with pytest.raises(NotApplicable, match=r"the update holds no head\.weight"):
         built("dlg").applies(headless)
