@@ -8,32 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 from typing import Protocol as Interface
 
 import torch
+from torch import Tensor, nn
 
 from benchmark.contract import (
-    DataStatistics,
     Grant,
+    Knowledge,
     Observation,
     Reconstruction,
     Stack,
     Update,
-    fault,
     is_count,
     observe,
 )
-from benchmark.data import ImageSet, find_weights, load_images
-from benchmark.errors import DataUnavailable, PluginError
+from benchmark.errors import DataUnavailable, NotApplicable, PluginError
 from benchmark.federation import DefendedRound, Round
-from benchmark.metrics import ALEXNET_FILE, ALEXNET_URL, Scorer
 from benchmark.protocol import Protocol
-from benchmark.records import Provenance, Record, Status
+from benchmark.records import Excerpt, Provenance, Record, Status
 from benchmark.registry import Submission
 from benchmark.seeds import generator
-from benchmark.victims import Victim, VictimSettings, VictimSpec, build
+from benchmark.tracks import Setting
 
 _STACK_BYTES = 2**30  # updates handed to an attack at a time
 _STACK_TRIALS = 32
@@ -72,87 +69,16 @@ class Worker(Interface):
     def load(self, submission: Submission) -> None:
         """Import an attack, or raise PluginError."""
 
+    def corrupt(
+        self, submission: Submission, model: nn.Module, known: Knowledge, draws: torch.Generator
+    ) -> dict[str, Tensor]:
+        """Have a malicious attack choose the parameters to send, by name, or raise PluginError."""
+
     def applies(self, submission: Submission, seen: Observation) -> Verdict:
         """Ask an attack whether it fits; it sees the update's shapes, and no values."""
 
     def reconstruct(self, submission: Submission, stack: Stack) -> list[Outcome]:
         """Run an attack on a stack, and return one outcome a trial, in order."""
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What all cells of a protocol share: the data, and the yardsticks of the scores.
-
-    Attributes:
-        public_network: frozen; or why a granted one cannot be had here, which is a matter for the
-            attacks that need it alone; None where none is granted.
-    """
-
-    protocol: Protocol
-    data: ImageSet
-    statistics: DataStatistics
-    scorer: Scorer
-    mirror: Path | None
-    device: torch.device
-    public_network: Victim | DataUnavailable | None
-
-    @classmethod
-    def load(cls, protocol: Protocol, mirror: Path | None, device: torch.device) -> Setting:
-        """Load a protocol's data and its public network.
-
-        Raises:
-            DataUnavailable: the data set cannot be had here.
-        """
-        chosen = protocol.data
-        data = load_images(chosen.name, chosen.split, chosen.size, mirror)
-        statistics = load_images(chosen.name, "train", chosen.size, mirror).statistics
-        try:
-            backbone = find_weights(ALEXNET_FILE, ALEXNET_URL, mirror)
-        except DataUnavailable:
-            backbone = None  # the scorer then answers None for LPIPS
-        std = protocol.victim.std or tuple(statistics.std.tolist())
-        scorer = Scorer(protocol.metrics, std, backbone)
-        network: Victim | DataUnavailable | None = None
-        if protocol.public_network is not None:
-            spec = _spec(protocol.public_network, data, statistics)
-            try:
-                network = build(spec, generator(0, protocol.name, "public network"), mirror)
-                network = network.to(device).requires_grad_(False)
-            except DataUnavailable as reason:
-                network = reason
-        return cls(protocol, data, statistics, scorer, mirror, device, network)
-
-    def round(self, seed: int) -> Round:
-        """Make the undefended round of one seed: victim, batches, updates on demand.
-
-        Raises:
-            DataUnavailable: the victim's weights cannot be had here.
-        """
-        spec = _spec(self.protocol.victim, self.data, self.statistics)
-        name = self.protocol.name
-        victim: Victim = build(spec, generator(seed, name, "victim"), self.mirror).to(self.device)
-        return Round(
-            name,
-            seed,
-            victim,
-            self.data,
-            self.statistics,
-            trials=self.protocol.trials,
-            batch_size=self.protocol.federation.batch_size,
-            distinct_labels=self.protocol.federation.distinct_labels,
-        )
-
-
-def _spec(settings: VictimSettings, data: ImageSet, statistics: DataStatistics) -> VictimSpec:
-    """Return a network in full: the protocol's settings and what the data adds."""
-    return VictimSpec(
-        **settings.model_dump(exclude={"mean", "std"}),
-        channels=data.images.shape[1],
-        size=data.images.shape[-1],
-        classes=len(data.class_names),
-        mean=settings.mean or tuple(statistics.mean.tolist()),
-        std=settings.std or tuple(statistics.std.tolist()),
-    )
 
 
 @dataclass(frozen=True)
@@ -176,6 +102,7 @@ class Cell:
         status: Status,
         reason: str | None = None,
         scores: dict[str, float | None] | None = None,
+        excerpt: Excerpt | None = None,
         seconds: float | None = None,
         gradient_evaluations: int | None = None,
         peak_bytes: int | None = None,
@@ -201,6 +128,7 @@ class Cell:
             gradient_evaluations=gradient_evaluations,
             peak_bytes=peak_bytes,
             provenance=provenance,
+            excerpt=excerpt,
         )
 
 
@@ -217,12 +145,13 @@ def run_cell(
     Args:
         cell: the cell.
         setting: its protocol's data and scorer.
-        defended: its round behind its defense, shared with the other attacks.
+        defended: its round behind its defense, shared with the other attacks; a malicious server
+            has its own, made here.
         worker: where the attack runs.
         due: the trials wanted.
         provenance: goes into every record.
     """
-    verdict = applies(cell, setting, defended, worker, due[0])
+    verdict, defended = met(cell, setting, defended, worker, due[0])
     if verdict.status in ("not_applicable", "unavailable"):
         yield [cell.record(provenance, status=verdict.status, reason=verdict.reason)]
         return
@@ -243,8 +172,7 @@ def stacks(due: Sequence[int], trials: int, plain: Round) -> list[list[int]]:
     The places depend on the protocol alone, so that a run finished after a kill hands an attack
     the stacks of a run that was never killed.
     """
-    weights = plain.victim.weights().values()
-    update_bytes = sum(weight.nbytes for weight in weights)
+    update_bytes = sum(weight.nbytes for weight in plain.victim.parameters())
     size = max(1, min(_STACK_TRIALS, trials, _STACK_BYTES // update_bytes))
     starts = range(0, trials, size)
     cut = [[trial for trial in due if start <= trial < start + size] for start in starts]
@@ -260,27 +188,58 @@ def attacked(
     for trial in trials:
         try:
             seen[trial] = _observe(cell, setting, defended, defended.update(trial), trial)
-        except PluginError as error:
+        except (PluginError, NotApplicable) as error:
             outcomes[trial] = Outcome(None, "failed", str(error), 0.0, None)
     if seen:
         answers = worker.reconstruct(cell.attack, Stack(list(seen.values())))
-        judged = [_judged(cell, setting, answer) for answer in answers]
+        judged = [_judged(setting, answer) for answer in answers]
         outcomes |= dict(zip(seen, judged, strict=True))
     return [outcomes[trial] for trial in trials]
 
 
-def applies(
-    cell: Cell, setting: Setting, defended: DefendedRound, worker: Worker, trial: int
-) -> Verdict:
-    """Ask whether an attack fits a cell; a defense that fails is told trial by trial, not here."""
+def met(
+    cell: Cell, setting: Setting, shared: DefendedRound, worker: Worker, trial: int
+) -> tuple[Verdict, DefendedRound]:
+    """Ask whether attack, defense and protocol fit, and return the round they meet in.
+
+    A defense that fails is told trial by trial, not here.
+    """
+    defended = shared
+    malicious = cell.attack.manifest.server == "malicious"
+    if malicious and setting.protocol.threat.server != "malicious":
+        said = "needs a malicious server; the protocol's is honest but curious"
+        return Verdict("not_applicable", said), shared
     try:
+        if malicious:
+            defended = _corrupted(cell, setting, shared, worker)
         seen = _observe(cell, setting, defended, defended.update(trial), trial)
-    except PluginError:
-        return Verdict("applies", None)
+    except NotApplicable as reason:
+        return Verdict("not_applicable", str(reason)), defended
+    except PluginError as error:
+        corrupted_none = malicious and defended is shared
+        return Verdict("failed", str(error)) if corrupted_none else Verdict(
+            "applies", None
+        ), defended
     verdict, network = worker.applies(cell.attack, seen), setting.public_network
     if isinstance(network, DataUnavailable) and verdict.missing == (Grant.PUBLIC_NETWORK,):
-        return Verdict("unavailable", str(network))
-    return verdict
+        verdict = Verdict("unavailable", str(network))
+    return verdict, defended
+
+
+def _corrupted(
+    cell: Cell, setting: Setting, shared: DefendedRound, worker: Worker
+) -> DefendedRound:
+    """Return the round whose victim has the parameters that a malicious server chose.
+
+    Raises:
+        PluginError: it chose none that fit.
+        NotApplicable: it cannot corrupt such a victim.
+    """
+    plain, protocol = shared.plain, cell.protocol
+    known = protocol.threat.model().known(setting.facts(None), _public(cell, shared))
+    draws = generator(cell.seed, protocol.name, "corrupt", cell.attack.label)
+    chosen = worker.corrupt(cell.attack, plain.victim, known, draws)
+    return DefendedRound(plain.with_parameters(chosen), shared.defense, shared.label)
 
 
 def _observe(
@@ -290,10 +249,9 @@ def _observe(
     plain, protocol = defended.plain, cell.protocol
     control: dict[Grant, Any] = {}
     if Grant.TRUTH in cell.attack.manifest.grants:
-        control[Grant.TRUTH] = plain.truths[trial].images.clone()
-    if Grant.OTHER_UPDATE in cell.attack.manifest.grants:
+        control[Grant.TRUTH] = setting.answer(plain.truths[trial]).clone()
+    if Grant.OTHER_UPDATE in cell.attack.manifest.grants and protocol.trials > 1:
         control[Grant.OTHER_UPDATE] = defended.update((trial + 1) % protocol.trials)
-    network = setting.public_network
     names = (protocol.name, "attack", cell.attack.label, cell.defense.label, trial)
     return observe(
         protocol.threat.model(),
@@ -301,26 +259,23 @@ def _observe(
         model=defended.server_model,
         budget=protocol.budget.budget(),
         generator=generator(cell.seed, *names),
-        batch_size=len(plain.truths[trial]),
-        labels=plain.truths[trial].labels,
-        data_statistics=setting.statistics,
-        defense={"name": cell.defense.manifest.name, **defended.defense.describe()},
-        public_network=network if isinstance(network, Victim) else None,
+        facts=setting.facts(plain.truths[trial]),
+        defense=_public(cell, defended),
         control=control,
     )
 
 
-def _judged(cell: Cell, setting: Setting, outcome: Outcome) -> Outcome:
+def _public(cell: Cell, defended: DefendedRound) -> dict[str, Any]:
+    """Return a defense's public description."""
+    return {"name": cell.defense.manifest.name, **defended.defense.describe()}
+
+
+def _judged(setting: Setting, outcome: Outcome) -> Outcome:
     """Return an outcome as the harness takes it: an answer with a fault is a failed trial."""
-    answer, protocol = outcome.reconstruction, cell.protocol
+    answer = outcome.reconstruction
     if answer is None:
         return outcome
-    wrong = fault(
-        answer,
-        shape=(protocol.federation.batch_size, *setting.data.images.shape[1:]),
-        classes=len(setting.data.class_names),
-        budget=protocol.budget.budget(),
-    )
+    wrong = setting.fault(answer)
     if wrong is not None:
         outcome = replace(outcome, reconstruction=None, status="failed", reason=wrong)
     spent = answer.gradient_evaluations
@@ -339,16 +294,14 @@ def _record(
     truth, reason = defended.plain.truths[trial], outcome.reason
     if outcome.status == "failed" and defended.sent_nonsense(trial):  # late: it reads the update
         reason = f"defense {cell.defense.label}: the update is not finite; {reason}"
-    prior = setting.statistics.mean_image.expand_as(truth.images)
-    answer = outcome.reconstruction or Reconstruction(prior, labels=truth.labels[:0])
-    granted = Grant.LABELS in cell.protocol.threat.grants  # then there are none to infer
-    labels = None if granted or answer.labels is None else (truth.labels, answer.labels)
+    answer = outcome.reconstruction or setting.prior(truth)
     return cell.record(
         provenance,
         trial=trial,
         status=outcome.status,
         reason=reason,
-        scores=setting.scorer.score(truth.images, answer.images, labels),
+        scores=setting.score(truth, answer),
+        excerpt=setting.excerpt(truth, answer) if outcome.reconstruction else None,
         seconds=outcome.seconds,
         gradient_evaluations=outcome.gradient_evaluations,
         peak_bytes=outcome.peak_bytes,

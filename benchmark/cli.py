@@ -21,6 +21,12 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+data_app = typer.Typer(
+    help="Data sets: what is here, and how to get the rest.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(data_app, name="data")
 
 Results = Annotated[Path, typer.Option(help="Folder of the records.", metavar="DIR")]
 Plugins = Annotated[
@@ -109,12 +115,14 @@ def picture(
     plugins: Plugins = None,
 ) -> None:
     """Draw originals and reconstructions side by side."""
-    from benchmark.cell import Cell, Setting
+    from benchmark.cell import Cell
+    from benchmark.errors import ProtocolError
     from benchmark.leaderboard.gallery import draw, rows
     from benchmark.protocol import load_protocol
     from benchmark.registry import Registry
     from benchmark.running.inprocess import InProcess
     from benchmark.running.start import device_named
+    from benchmark.tracks import VisionSetting, load_setting
 
     chosen, registry = load_protocol(protocol), Registry(plugins or ())
     cells = [
@@ -122,7 +130,9 @@ def picture(
         for a in registry.select("attack", attack or ())
         for d in registry.select("defense", defense or ("none",))
     ]
-    setting = Setting.load(chosen, _mirror(data), device_named("auto"))
+    setting = load_setting(chosen, _mirror(data), device_named("auto"))
+    if not isinstance(setting, VisionSetting):
+        raise ProtocolError(f"{protocol} is of text; a picture shows images")
     columns = range(min(trials, chosen.trials))
     draw(rows(cells, setting, setting.round(seed), InProcess(), columns), output)
     print(f"wrote {output}")
@@ -148,6 +158,23 @@ def show(
     from benchmark.listing import shown
 
     print(shown(name, tuple(plugins or ())))
+
+
+@data_app.command()
+def status(data: Mirror = None) -> None:
+    """Show of every data set where it is, its size, its digest and its terms; no network."""
+    from benchmark.data.status import table
+
+    print(table(_mirror(data)))
+
+
+@data_app.command()
+def fetch(name: Annotated[str, typer.Argument(metavar="NAME")], data: Mirror = None) -> None:
+    """Bring a data set from the hub into the mirror; finish what was interrupted."""
+    from benchmark.data.fetch import fetch
+
+    for line in fetch(name, _mirror(data)):
+        print(line)
 
 
 def main() -> None:

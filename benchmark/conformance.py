@@ -7,11 +7,20 @@ from collections.abc import Sequence
 
 import torch
 
-from benchmark.contract import Attack, Defense, Grant, Observation, Reconstruction, Stack, fault
+from benchmark.contract import (
+    Attack,
+    Defense,
+    Grant,
+    Observation,
+    Reconstruction,
+    Stack,
+    fault,
+    text_fault,
+)
 from benchmark.errors import PluginError
 from benchmark.federation import DefendedRound, Round
 from benchmark.registry import Submission
-from benchmark.victims import Victim
+from benchmark.victims import LanguageVictim, Victim
 
 _RELATIVE, _ABSOLUTE = 1e-3, 1e-4  # pixels; float64 solves of float32 gradients
 
@@ -46,7 +55,7 @@ def check_attack(submission: Submission, stack: Stack) -> list[Reconstruction]:
         _check_answer(one, seen, submission)
         _check_answer(other, seen, submission)
         if not (
-            torch.allclose(one.images, other.images, _RELATIVE, _ABSOLUTE)
+            torch.allclose(_there(one).float(), _there(other).float(), _RELATIVE, _ABSOLUTE)
             and _sorted(one.labels) == _sorted(other.labels)
             and one.gradient_evaluations == other.gradient_evaluations
         ):
@@ -65,7 +74,9 @@ def check_defense(submission: Submission, plain: Round, trials: Sequence[int]) -
     """
     defense: Defense = submission.build()
     _check_frozen(defense, submission)
-    weights = {name: tensor.clone() for name, tensor in plain.victim.weights().items()}
+    weights = {
+        name: tensor.clone() for name, tensor in dict(plain.victim.named_parameters()).items()
+    }
     clean = {t: {n: g.clone() for n, g in plain.update(t).items()} for t in trials}
     torch.manual_seed(1)
     first = DefendedRound(plain, defense, submission.label)
@@ -80,7 +91,9 @@ def check_defense(submission: Submission, plain: Round, trials: Sequence[int]) -
                 raise PluginError(f"{submission.label}: the same seed sends another {name}")
         if any(not torch.equal(g, plain.update(trial)[n]) for n, g in clean[trial].items()):
             raise PluginError(f"{submission.label}: changed the undefended update in place")
-    if any(not torch.equal(w, plain.victim.weights()[n]) for n, w in weights.items()):
+    if any(
+        not torch.equal(w, dict(plain.victim.named_parameters())[n]) for n, w in weights.items()
+    ):
         raise PluginError(f"{submission.label}: changed the victim in place")
     allowed = (str, int, float, bool, type(None))
     if any(not isinstance(value, allowed) for value in defense.describe().values()):
@@ -94,12 +107,24 @@ def _check_frozen(instance: Attack | Defense, submission: Submission) -> None:
 
 
 def _check_answer(answer: Reconstruction, seen: Observation, submission: Submission) -> None:
-    assert isinstance(seen.model, Victim)
-    spec, batch = seen.model.spec, seen.knowledge.batch_size or len(answer.images)
-    shape = (batch, spec.channels, spec.size, spec.size)
-    wrong = fault(answer, shape=shape, classes=spec.classes, budget=seen.budget)
+    model, batch = seen.model, seen.knowledge.batch_size
+    if isinstance(model, LanguageVictim):
+        shape = (batch or len(_there(answer)), seen.knowledge.length or _there(answer).shape[1])
+        tokens = model.spec.vocabulary
+        wrong = text_fault(answer, shape=shape, vocabulary=tokens, budget=seen.budget)
+    else:
+        assert isinstance(model, Victim)
+        spec = model.spec
+        pixels = (batch or len(_there(answer)), spec.channels, spec.size, spec.size)
+        wrong = fault(answer, shape=pixels, classes=spec.classes, budget=seen.budget)
     if wrong is not None:
         raise PluginError(f"{submission.label}: {wrong}")
+
+
+def _there(answer: Reconstruction) -> torch.Tensor:
+    """Return an answer's images, or its tokens."""
+    given = answer.tokens if answer.images is None else answer.images
+    return torch.empty(0, 0) if given is None else given
 
 
 def _sorted(labels: torch.Tensor | None) -> list[int] | None:

@@ -12,7 +12,7 @@ from tabulate import tabulate
 from benchmark.data.catalogue import CATALOGUE
 from benchmark.errors import BenchmarkError
 from benchmark.metrics import METRICS
-from benchmark.protocol import load_protocol, load_suite, protocol_files, suite_files
+from benchmark.protocol import load_protocol, protocol_files, protocols_of, suite_files
 from benchmark.registry import Kind, Registry
 
 Rows = tuple[list[str], list[list[object]]]
@@ -52,7 +52,7 @@ def shown(name: str, plugins: tuple[Path, ...]) -> str:
     if name in protocol_files():
         found.append({"kind": "protocol", **load_protocol(name).frozen()})
     if name in suite_files():
-        names = [protocol.name for protocol in load_suite(name)]
+        names = protocols_of(name)
         found.append({"kind": "suite", "name": name, "protocols": names})
     if name in CATALOGUE:
         found.append({**_plain(vars(CATALOGUE[name])), "kind": f"{CATALOGUE[name].kind} data set"})
@@ -76,9 +76,10 @@ def _submissions(kind: Kind, plugins: tuple[Path, ...]) -> Rows:
 
 def _protocols() -> Rows:
     rows: list[list[object]] = []
+    held = {suite: protocols_of(suite) for suite in suite_files()}
     for name in protocol_files():
         p = load_protocol(name)
-        suites = [s for s in suite_files() if any(q.name == name for q in load_suite(s))]
+        suites = [suite for suite, names in held.items() if name in names]
         size = f"{p.trials} x {len(p.seeds)}"
         rows.append([name, p.title, p.data.name, p.victim.architecture, size, ", ".join(suites)])
     return ["protocol", "title", "data", "victim", "trials x seeds", "suites"], rows

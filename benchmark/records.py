@@ -17,6 +17,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from benchmark.errors import RecordError
+from benchmark.metrics import Excerpt as Excerpt  # read from here too, as a part of a record
 
 Status = Literal["completed", "failed", "timed_out", "not_applicable", "unavailable"]
 Scalar = bool | int | float | str | None
@@ -65,10 +66,14 @@ class Record(BaseModel):
     peak_bytes: int | None
     """The attack's peak memory above its start, over the stack the trial ran in."""
     provenance: Provenance
+    excerpt: Excerpt | None = None
+    """Of text, what a reader is shown; absent from the line where there is none."""
 
     def line(self) -> str:
         """Return the record as one line of JSON, without the line's end."""
-        return json.dumps(self.model_dump(), separators=(",", ":"), allow_nan=False)
+        absent = {"excerpt"} if self.excerpt is None else None
+        content = self.model_dump(exclude=absent)
+        return json.dumps(content, separators=(",", ":"), allow_nan=False)
 
 
 @dataclass

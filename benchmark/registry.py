@@ -22,7 +22,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from benchmark.contract import Attack, Defense, Grant
+from benchmark.contract import Attack, Defense, Grant, MaliciousAttack, Server
 from benchmark.errors import PluginError
 from benchmark.records import Scalar
 
@@ -47,6 +47,8 @@ class Manifest(BaseModel):
     """A yardstick, set apart on the board."""
     grants: tuple[Grant, ...] = ()
     """Facts that no protocol gives; a control's alone."""
+    server: Server = "honest_but_curious"
+    """`malicious` where the method also chooses the parameters that are sent."""
     variants: tuple[dict[str, Scalar], ...] = ({},)
     """Arguments to run under; `{}` is the defaults."""
 
@@ -99,6 +101,8 @@ class Submission:
         made = getattr(module, class_name, None)
         if not (isinstance(made, type) and issubclass(made, wanted)):
             raise PluginError(f"{where}: wanted a class {class_name} that is a {wanted.__name__}")
+        if issubclass(made, MaliciousAttack) != (self.manifest.server == "malicious"):
+            raise PluginError(f"{where}: {class_name} and submission.yaml differ on the server")
         if not dataclasses.is_dataclass(made):
             raise PluginError(f"{where}: {class_name} is not a dataclass")
         try:

@@ -1,3 +1,4 @@
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ import torch
 import yaml
 from hypothesis import settings
 
-from benchmark.cell import Cell, Outcome, Setting, run_cell
+from benchmark.cell import Cell, Outcome, run_cell
 from benchmark.cli import main
 from benchmark.federation import DefendedRound
 from benchmark.protocol import load_protocol
@@ -18,11 +19,15 @@ from benchmark.records import Provenance, read_folder
 from benchmark.registry import Registry
 from benchmark.running.inprocess import InProcess
 from benchmark.seeds import generator
+from benchmark.tracks import load_setting
 from benchmark.victims import Victim, VictimSpec, build
 
 # no deadline: the first call of a decomposition loads libraries
 settings.register_profile("steady", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("steady")
+
+# workers of xdist inherit it: two of two threads each on two cores spend their time waiting
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 TINY = {
     "name": "tiny",
@@ -147,7 +152,7 @@ class Bench:
     def __init__(self, path: Path, plugins: Path | None, provenance: Provenance) -> None:
         self.protocol = load_protocol(str(path))
         self.registry = Registry([plugins] if plugins else [])
-        self.setting = Setting.load(self.protocol, None, torch.device("cpu"))
+        self.setting = load_setting(self.protocol, None, torch.device("cpu"))
         self.round = self.setting.round(self.protocol.seeds[0])
         self.provenance = provenance
 

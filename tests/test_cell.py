@@ -3,11 +3,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from benchmark import cell as module
 from benchmark.cell import Outcome, stacks
 from benchmark.contract import Reconstruction
 from benchmark.errors import DataUnavailable
 from benchmark.running.inprocess import InProcess
+from benchmark.tracks import vision as module
 from benchmark.victims import build
 
 MISBEHAVIOUR = {
@@ -125,8 +125,8 @@ def test_every_attack_meets_the_same_trials(bench):
 
 def test_stacks_are_cut_at_fixed_places_whatever_is_due():
     def plain(weight_bytes):
-        weights = {"w": SimpleNamespace(nbytes=weight_bytes)}
-        return SimpleNamespace(victim=SimpleNamespace(weights=lambda: weights))
+        weights = [SimpleNamespace(nbytes=weight_bytes)]
+        return SimpleNamespace(victim=SimpleNamespace(parameters=lambda: weights))
 
     half = plain(2**29)  # two updates fill a stack
     assert stacks(range(5), 5, half) == [[0, 1], [2, 3], [4]]

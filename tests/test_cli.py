@@ -15,7 +15,7 @@ from rich.console import Console
 from benchmark import records
 from benchmark.data import CATALOGUE, hub
 from benchmark.errors import DataUnavailable
-from benchmark.protocol import load_protocol
+from benchmark.protocol import SuitePart, load_protocol
 from benchmark.records import read_file, read_folder
 from benchmark.registry import Registry
 from benchmark.running import start
@@ -294,7 +294,7 @@ def test_unavailable_protocol_does_not_stop_the_others(run, tiny, results, monke
     monkeypatch.delenv("GRADLEAK_DATA", raising=False)
     monkeypatch.setattr(hub, "_fetch", unavailable)
     both = [load_protocol(str(tiny("far", **MNIST))), load_protocol(str(tiny("near")))]
-    monkeypatch.setattr(start, "load_suite", lambda name: both)
+    monkeypatch.setattr(start, "load_suite", lambda name: [SuitePart(tuple(both))])
     assert run(suite="both").code == 0
     statuses = [(record.protocol, record.status) for record in read_folder(results).records]
     assert statuses == [("far", "unavailable")] + [("near", "completed")] * 3

@@ -12,7 +12,7 @@ LAYERS = (
     ("contract",),
     ("metrics", "data", "victims"),
     ("toolbox", "protocol", "registry", "federation", "records"),
-    ("api", "stats", "listing", "published"),
+    ("api", "stats", "listing", "published", "tracks"),
     ("cell",),
     ("running", "leaderboard", "conformance"),
     ("cli",),

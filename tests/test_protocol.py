@@ -4,9 +4,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from benchmark import protocol as module
 from benchmark.errors import ProtocolError
-from benchmark.protocol import chosen_by, load_protocol, load_suite, protocol_files, suite_files
+from benchmark.protocol import (
+    SuitePart,
+    load_protocol,
+    load_suite,
+    protocol_files,
+    protocols_of,
+    suite_files,
+)
+from benchmark.protocol import files as module
 from benchmark.registry import Registry
 
 FROZEN = sorted(Path(__file__).parents[1].glob("results/*/protocol.json"))
@@ -35,24 +42,47 @@ def test_shipped_protocol_loads(name):
 
 @pytest.mark.parametrize("name", suite_files())
 def test_shipped_suite_holds_protocols(name):
-    assert all(protocol.name in protocol_files() for protocol in load_suite(name))
+    assert set(protocols_of(name)) <= set(protocol_files())
 
 
 @pytest.mark.parametrize("name", suite_files())
 def test_shipped_suite_keeps_to_registered_submissions(name):
-    attacks, defenses = chosen_by(name)
     registry = Registry()
-    assert all(registry.find("attack", attack) for attack in attacks)
-    assert all(registry.find("defense", defense) for defense in defenses)
+    for part in load_suite(name):
+        assert all(registry.find("attack", attack) for attack in part.attacks)
+        assert all(registry.find("defense", defense) for defense in part.defenses)
 
 
 def test_protocol_by_itself_chooses_no_submissions():
-    assert chosen_by("quick_digits_a") == ((), ())
+    (part,) = load_suite("quick_digits_a")
+    assert (part.attacks, part.defenses, part.trials) == ((), (), None)
+
+
+def test_suite_of_suites_keeps_the_choices_of_each(tmp_path, monkeypatch):
+    (tmp_path / "suites").mkdir()
+    texts = {
+        "one": "{name: one, title: One, protocols: [quick_digits_a], attacks: [oracle], trials: 2}",
+        "all": "{name: all, title: All, protocols: [quick_faces_b], suites: [one]}",
+        "self": "{name: self, title: In itself, suites: [self]}",
+    }
+    files = {name: tmp_path / f"suites/{name}.yaml" for name in texts}
+    for name, text in texts.items():
+        files[name].write_text(text)
+    monkeypatch.setattr(module, "suite_files", lambda: files)
+    own, inner = load_suite("all")
+    assert (own.protocols[0].name, own.attacks, own.trials) == ("quick_faces_b", (), None)
+    assert (inner.protocols[0].name, inner.attacks, inner.trials) == (
+        "quick_digits_a",
+        ("oracle",),
+        2,
+    )
+    with pytest.raises(ProtocolError, match="the suite self is within itself"):
+        load_suite("self")
 
 
 def test_suite_of_one_is_a_protocol_by_name_or_path(tiny):
-    assert load_suite(str(tiny())) == [load_protocol(str(tiny()))]
-    assert load_suite("quick_digits_a") == [load_protocol("quick_digits_a")]
+    assert load_suite(str(tiny())) == [SuitePart((load_protocol(str(tiny())),))]
+    assert load_suite("quick_digits_a") == [SuitePart((load_protocol("quick_digits_a"),))]
 
 
 @pytest.mark.parametrize(

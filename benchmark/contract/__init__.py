@@ -1,7 +1,7 @@
-from benchmark.contract.answers import fault, is_count
-from benchmark.contract.attack import Attack
+from benchmark.contract.answers import fault, is_count, text_fault
+from benchmark.contract.attack import Attack, MaliciousAttack
 from benchmark.contract.defense import Defense
-from benchmark.contract.threat import ThreatModel, observe
+from benchmark.contract.threat import Server, ThreatModel, observe
 from benchmark.contract.types import (
     CONTROL_GRANTS,
     Batch,
@@ -12,6 +12,7 @@ from benchmark.contract.types import (
     Observation,
     Reconstruction,
     Stack,
+    TextBatch,
     Update,
 )
 
@@ -24,12 +25,16 @@ __all__ = [
     "Defense",
     "Grant",
     "Knowledge",
+    "MaliciousAttack",
     "Observation",
     "Reconstruction",
+    "Server",
     "Stack",
+    "TextBatch",
     "ThreatModel",
     "Update",
     "fault",
     "is_count",
     "observe",
+    "text_fault",
 ]

@@ -22,6 +22,45 @@ def fault(
         classes: labels are from 0 to below this.
         budget: what the trial was granted.
     """
+    if wrong := _gave_up(answer, budget) or _unlike("images", answer.images, shape, torch.float32):
+        return wrong
+    assert answer.images is not None
+    if not bool(answer.images.isfinite().all()):
+        return "returned images that are not finite"
+    if answer.labels is None:
+        return None
+    return _unlike("labels", answer.labels, shape[:1], torch.int64) or _beyond(
+        "labels", answer.labels, 0, classes
+    )
+
+
+def text_fault(
+    answer: Reconstruction, *, shape: tuple[int, ...], vocabulary: int, budget: Budget
+) -> str | None:
+    """Return in one line why an answer of text is a failed trial, or None.
+
+    Args:
+        answer: its fields may hold anything.
+        shape: (batch, length) of the private batch.
+        vocabulary: tokens are from 0 to below this; -1 stands where the attack names none.
+        budget: what the trial was granted.
+    """
+    if wrong := _gave_up(answer, budget) or _unlike("tokens", answer.tokens, shape, torch.int64):
+        return wrong
+    assert answer.tokens is not None
+    if wrong := _beyond("tokens", answer.tokens, -1, vocabulary):
+        return wrong
+    if answer.certain is None:
+        return None
+    return _unlike("certain", answer.certain, shape, torch.bool)
+
+
+def is_count(spent: object) -> bool:
+    """Tell whether a number of gradient evaluations is one."""
+    return isinstance(spent, int) and spent >= 0
+
+
+def _gave_up(answer: Reconstruction, budget: Budget) -> str | None:
     spent: Any = answer.gradient_evaluations
     if not is_count(spent):
         return f"returned {spent!r:.40} gradient evaluations; wanted a whole number"
@@ -31,26 +70,13 @@ def fault(
         return line[:_LONGEST_REASON] or "gave up without a reason"
     if spent > budget.gradient_evaluations:
         return f"spent {spent} gradient evaluations; the budget is {budget.gradient_evaluations}"
-    if wrong := _unlike("images", answer.images, shape, torch.float32):
-        return wrong
-    if not bool(answer.images.isfinite().all()):
-        return "returned images that are not finite"
-    if answer.labels is None:
-        return None
-    return _wrong_labels(answer.labels, shape[0], classes)
+    return None
 
 
-def is_count(spent: object) -> bool:
-    """Tell whether a number of gradient evaluations is one."""
-    return isinstance(spent, int) and spent >= 0
-
-
-def _wrong_labels(labels: torch.Tensor, batch: int, classes: int) -> str | None:
-    if wrong := _unlike("labels", labels, (batch,), torch.int64):
-        return wrong
-    low, high = int(labels.min()), int(labels.max())
-    if low < 0 or high >= classes:
-        return f"returned labels from {low} to {high}; wanted 0 to {classes - 1}"
+def _beyond(name: str, numbers: torch.Tensor, first: int, end: int) -> str | None:
+    low, high = int(numbers.min()), int(numbers.max())
+    if low < first or high >= end:
+        return f"returned {name} from {low} to {high}; wanted {first} to {end - 1}"
     return None
 
 

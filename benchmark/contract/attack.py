@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from benchmark.contract.types import Grant, Observation, Reconstruction, Stack
+import torch
+from torch import nn
+
+from benchmark.contract.types import Grant, Knowledge, Observation, Reconstruction, Stack
 
 
 class Attack(ABC):
@@ -40,3 +43,22 @@ class Attack(ABC):
         Both ways must give the same answer, trial by trial.
         """
         return [self.reconstruct(seen) for seen in stack]
+
+
+class MaliciousAttack(Attack):
+    """An attack by a server that also chooses the parameters it sends.
+
+    Its clients compute updates of their own on the corrupted model. What the method put into the
+    parameters it reads back from `seen.model`, which is the corrupted one.
+    """
+
+    @abstractmethod
+    def corrupt(self, model: nn.Module, known: Knowledge, generator: torch.Generator) -> nn.Module:
+        """Return the model to send, before any client computes an update.
+
+        Args:
+            model: a copy of the victim, the method's own to change in place. Of what comes back
+                only parameters count: architecture, buffers and dropout stay the client's.
+            known: what the protocol grants ahead: batch size, length, public text.
+            generator: the attack's randomness, one draw for all trials of a seed.
+        """

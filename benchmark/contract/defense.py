@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import nn
 
-from benchmark.contract.types import Batch, Update
+from benchmark.contract.types import Batch, TextBatch, Update
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -27,8 +27,10 @@ class Defense:
         """Return the victim the client trains."""
         return model
 
-    def protect_batch(self, batch: Batch, model: nn.Module, generator: torch.Generator) -> Batch:
-        """Return the batch the victim computes its update on."""
+    def protect_batch(
+        self, batch: Batch | TextBatch, model: nn.Module, generator: torch.Generator
+    ) -> Batch | TextBatch:
+        """Return the batch the victim computes its update on; of images, or of text."""
         return batch
 
     def protect_update(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from benchmark.contract.types import (
     CONTROL_GRANTS,
@@ -20,12 +20,14 @@ from benchmark.contract.types import (
 )
 from benchmark.errors import ProtocolError
 
+Server = Literal["honest_but_curious", "malicious"]
+
 
 @dataclass(frozen=True)
 class ThreatModel:
     """Who the server is and the closed list of facts granted to it."""
 
-    server: Literal["honest_but_curious"] = "honest_but_curious"
+    server: Server = "honest_but_curious"
     grants: frozenset[Grant] = frozenset()
 
     def __post_init__(self) -> None:
@@ -36,6 +38,15 @@ class ThreatModel:
         facts = ", ".join(sorted(grant.value for grant in self.grants)) or "nothing"
         return f"{self.server.replace('_', '-')} server, granted {facts}"
 
+    def known(self, facts: Mapping[Grant, Any], defense: Mapping[str, Any]) -> Knowledge:
+        """Return, of all the facts given, those granted, and the defense's public description.
+
+        They are copies, for what an attack does to them stays its own; a network is too large to
+        copy, and a change of it is noticed.
+        """
+        granted = {grant.value: _copied(facts[grant]) for grant in self.grants & facts.keys()}
+        return Knowledge(defense=dict(defense), **granted)
+
 
 def observe(
     threat: ThreatModel,
@@ -44,11 +55,8 @@ def observe(
     model: nn.Module,
     budget: Budget,
     generator: torch.Generator,
-    batch_size: int,
-    labels: torch.Tensor,
-    data_statistics: DataStatistics,
+    facts: Mapping[Grant, Any],
     defense: Mapping[str, Any],
-    public_network: nn.Module | None = None,
     control: Mapping[Grant, Any] | None = None,
 ) -> Observation:
     """Return what the attacker sees of one trial: of all the facts given, only those granted.
@@ -59,23 +67,18 @@ def observe(
         model: the model as the server knows it.
         budget: what the attack may spend.
         generator: the attack's randomness.
-        batch_size: passes where granted.
-        labels: (batch,) int64; pass where granted.
-        data_statistics: pass where granted.
+        facts: by grant; each passes where granted. One that cannot be had is None.
         defense: the defense's public description; always passes.
-        public_network: passes where granted, itself and no copy; None where it cannot be had.
         control: facts for a control alone (the truth, another trial's update).
     """
-    statistics = (data_statistics.mean_image, data_statistics.mean, data_statistics.std)
-    facts = {  # copies: what an attack does to them stays its own
-        Grant.BATCH_SIZE: batch_size,
-        Grant.LABELS: labels.clone(),
-        Grant.DATA_STATISTICS: DataStatistics(*(tensor.clone() for tensor in statistics)),
-        Grant.PUBLIC_NETWORK: public_network,  # too large to copy; a change is noticed
-    }
-    granted: dict[str, Any] = {
-        grant.value: fact for grant, fact in facts.items() if grant in threat.grants
-    }
-    granted |= {grant.value: fact for grant, fact in (control or {}).items()}
-    knowledge = Knowledge(defense=dict(defense), **granted)
-    return Observation(update, model, knowledge, budget, generator)
+    known = threat.known(facts, defense)
+    controlled = {grant.value: fact for grant, fact in (control or {}).items()}
+    return Observation(update, model, replace(known, **controlled), budget, generator)
+
+
+def _copied(fact: Any) -> Any:  # noqa: ANN401  (each grant has its own type)
+    if isinstance(fact, Tensor):
+        return fact.clone()
+    if isinstance(fact, DataStatistics):
+        return DataStatistics(fact.mean_image.clone(), fact.mean.clone(), fact.std.clone())
+    return fact

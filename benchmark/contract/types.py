@@ -22,6 +22,8 @@ class Grant(StrEnum):
     LABELS = "labels"
     DATA_STATISTICS = "data_statistics"
     PUBLIC_NETWORK = "public_network"  # an image prior that the attacker owns
+    LENGTH = "length"  # tokens of a sequence
+    PUBLIC_TEXT = "public_text"  # tokens of the public split
     TRUTH = "truth"  # controls only: the oracle
     OTHER_UPDATE = "other_update"  # controls only: the wrong update
 
@@ -73,6 +75,23 @@ class Batch:
 
 
 @dataclass(frozen=True)
+class TextBatch:
+    """A private batch of text.
+
+    Attributes:
+        tokens: (batch, length) int64, what was written.
+        masked: (batch, length) bool, the places a masked language model has to guess; None where
+            the victim is causal and guesses every next token.
+    """
+
+    tokens: Tensor
+    masked: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+@dataclass(frozen=True)
 class DataStatistics:
     """What is public of a data set, taken from its training split, never from the trials.
 
@@ -98,6 +117,8 @@ class Knowledge:
     labels: Tensor | None = None
     data_statistics: DataStatistics | None = None
     public_network: nn.Module | None = None
+    length: int | None = None
+    public_text: Tensor | None = None
     truth: Tensor | None = None
     other_update: Update | None = None
     defense: Mapping[str, Any] = field(default_factory=dict)
@@ -146,7 +167,7 @@ class Observation:
 
     @property
     def batch_size(self) -> int:
-        """Images in the private batch; WithheldError where not granted."""
+        """Images, or sequences, in the private batch; WithheldError where not granted."""
         return int(self.knowledge.require(Grant.BATCH_SIZE))
 
     @property
@@ -157,9 +178,20 @@ class Observation:
 
     @property
     def data_statistics(self) -> DataStatistics:
-        """Public statistics of the data; WithheldError where not granted."""
+        """Public statistics of the images; WithheldError where not granted."""
         statistics: DataStatistics = self.knowledge.require(Grant.DATA_STATISTICS)
         return statistics
+
+    @property
+    def length(self) -> int:
+        """Tokens of each private sequence; WithheldError where not granted."""
+        return int(self.knowledge.require(Grant.LENGTH))
+
+    @property
+    def public_text(self) -> Tensor:
+        """Text of other users, (sequences, length) int64; WithheldError where not granted."""
+        text: Tensor = self.knowledge.require(Grant.PUBLIC_TEXT)
+        return text
 
     @property
     def public_network(self) -> nn.Module:
@@ -217,7 +249,7 @@ class Stack(Sequence[Observation]):
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """What an attack answers for one trial.
+    """What an attack answers for one trial: images, or tokens, as the victim reads.
 
     Attributes:
         images: (batch, channel, height, width) float32; the harness clips to [0, 1], pairs and
@@ -225,10 +257,16 @@ class Reconstruction:
         gradient_evaluations: gradients of the victim on the whole batch that this trial took.
         labels: (batch,) int64, in any order; None where the attack names none.
         failure: one line where the attack has no answer to this trial; the harness then looks at
-            neither images nor labels, and the trial counts as the prior alone.
+            nothing else, and the trial counts as the prior alone.
+        tokens: (batch, length) int64, of text; the order of the sequences is free. A method that
+            finds words without their places puts them anywhere.
+        certain: (batch, length) bool, the tokens that the attack vouches for; None where it
+            vouches for none.
     """
 
-    images: Tensor
+    images: Tensor | None = None
     gradient_evaluations: int = 0
     labels: Tensor | None = None
     failure: str | None = None
+    tokens: Tensor | None = None
+    certain: Tensor | None = None

@@ -6,6 +6,8 @@ from benchmark.data.catalogue import CATALOGUE, Entry, entry
 if TYPE_CHECKING:
     from benchmark.data.images import ImageSet, load_images
     from benchmark.data.text import TextSet, load_text
+    from benchmark.data.tokenizers import Tokenizer, load_tokenizer
+    from benchmark.data.tokens import TokenSet, load_tokens
     from benchmark.data.weights import find_weights
 
 __all__ = [
@@ -13,10 +15,14 @@ __all__ = [
     "Entry",
     "ImageSet",
     "TextSet",
+    "TokenSet",
+    "Tokenizer",
     "entry",
     "find_weights",
     "load_images",
     "load_text",
+    "load_tokenizer",
+    "load_tokens",
 ]
 
 # torch is imported when images or weights are first asked for, not to list the catalogue.
@@ -25,6 +31,10 @@ _HOMES = {
     "load_images": "images",
     "TextSet": "text",
     "load_text": "text",
+    "Tokenizer": "tokenizers",
+    "load_tokenizer": "tokenizers",
+    "TokenSet": "tokens",
+    "load_tokens": "tokens",
     "find_weights": "weights",
 }
 

@@ -24,14 +24,14 @@ class Hub:
         repository: owner/name.
         revision: the commit.
         files: path in the repository by split.
-        columns: names of the image and the label column.
+        columns: names of the image and the label column, or of the text.
         rows: where the order of a split's rows matters, the rows to take; else all.
     """
 
     repository: str
     revision: str
     files: Mapping[str, str] = field(hash=False)
-    columns: tuple[str, str]
+    columns: tuple[str, ...]
     rows: Mapping[str, tuple[range, ...]] = field(default_factory=dict, hash=False)
 
 
@@ -50,15 +50,19 @@ class Entry:
         licence: as stated by its authors.
         citation: whom to cite.
         tier: the tiers that can supply it, in the order tried.
-        size: number of items by split: pictures before any crop, or users.
+        size: number of items by split: pictures before any crop, or users; empty where it is the
+            copy's.
         digest: sha256 of the decoded content by split, checked on load. Images: the bytes of every
             picture (uint8, or little-endian float32), then of the labels (little-endian int64).
-            Text: user ids and texts in UTF-8, each followed by a zero byte, by split and Python
-            version ("test 3.11.7"); a version not listed is not checked.
+            Text: user ids and texts in UTF-8, each followed by a zero byte; of `pydoc` by split and
+            Python version ("test 3.11.7"); one not listed is not checked. Empty where it is the
+            copy's: then each file is held against the SHA256SUMS beside it, if there is one.
         class_names: of images, by label.
         crops: the sides in pixels at which a set of crops can be had; empty where pictures are
             resized to any side.
         hub: where the hub tier finds it.
+        access: how to get it where no tier but the mirror has it, and on what terms.
+        users_are: what a user is, of text.
     """
 
     name: str
@@ -73,6 +77,8 @@ class Entry:
     class_names: tuple[str, ...] = ()
     crops: tuple[int, ...] = ()
     hub: Hub | None = None
+    access: str = ""
+    users_are: str = ""
 
 
 _DIGITS = Entry(
@@ -167,6 +173,130 @@ _PYDOC = Entry(
         "train 3.11.7": "5288f70ee27a8841d9b195039d87ee6b0dd139547daaec2e03e4d4cdbf7474ee",
         "test 3.11.7": "6ac5adf18784adffcde7f89f57abb3c57d2bdbabfb26f9879f6c303ace5ec992",
     },
+    users_are="help topics",
+)
+
+_WIKITEXT = Entry(
+    name="wikitext",
+    kind="text",
+    description=(
+        "WikiText-2, articles with rare words as <unk>; the official validation split is train, "
+        "the official test split test"
+    ),
+    source="Salesforce Research, wikitext-2-v1",
+    licence="CC BY-SA 3.0",
+    citation="Merity et al., Pointer sentinel mixture models, ICLR 2017",
+    tier=("mirror", "hub"),
+    size={"train": 60, "test": 60},
+    digest={
+        "train": "c43a622da9dd2b02ecc07e7b600eb6de9013e0875c3f3c23ad481e3438b292ac",
+        "test": "46d86a888ff586bdb2a6893dd019dbbd42d18f708f53cd420c46afc55a0e826d",
+    },
+    hub=Hub(
+        repository="Salesforce/wikitext",
+        revision="b08601e04326c79dfdd32d625aee71d233d685c3",
+        files={
+            "train": "wikitext-2-v1/validation-00000-of-00001.parquet",
+            "test": "wikitext-2-v1/test-00000-of-00001.parquet",
+        },
+        columns=("text",),
+    ),
+    users_are="articles",
+)
+
+_WIKITEXT103 = Entry(
+    name="wikitext103",
+    kind="text",
+    description=(
+        "WikiText-103, articles with every word; the official validation split is train, the "
+        "first 1000 articles of the official training split are test"
+    ),
+    source="Salesforce Research, wikitext-103-raw-v1",
+    licence="CC BY-SA 3.0",
+    citation="Merity et al., Pointer sentinel mixture models, ICLR 2017",
+    tier=("hub",),
+    size={"train": 60, "test": 1000},
+    digest={},
+    hub=Hub(
+        repository="Salesforce/wikitext",
+        revision="b08601e04326c79dfdd32d625aee71d233d685c3",
+        files={
+            "train": "wikitext-103-raw-v1/validation-00000-of-00001.parquet",
+            "test": "wikitext-103-raw-v1/train-00000-of-00002.parquet",
+        },
+        columns=("text",),
+    ),
+    users_are="articles",
+)
+
+_SHAKESPEARE = Entry(
+    name="shakespeare",
+    kind="text",
+    description=(
+        "speeches of plays, by the name before them, whatever the play; speakers in turn test and "
+        "train, in the order of appearance"
+    ),
+    source="github.com/karpathy/char-rnn, data/tinyshakespeare",
+    licence="public domain (Shakespeare); the repository names none for the file",
+    citation="Karpathy, The unreasonable effectiveness of recurrent neural networks, 2015",
+    tier=("mirror",),
+    size={"train": 151, "test": 152},
+    digest={
+        "train": "67232a5d1213ceed41db7487dbaa3e681f1d58289ba688b40adb43bd832220c8",
+        "test": "51c23d047ed269a26969531ceba93047858f25f3a1b07f0aafabf485da4ac959",
+    },
+    users_are="speakers",
+)
+
+_STACKEXCHANGE = Entry(
+    name="stackexchange",
+    kind="text",
+    description=(
+        "posts of five small Stack Exchange sites, by author; all with 1024 words or more; authors "
+        "in turn test and train"
+    ),
+    source="the public data dumps of Stack Exchange, 2011 to 2024, from copies on GitHub",
+    licence="CC BY-SA 3.0 or 4.0, by date",
+    citation="Stack Exchange contributors, by site, post and author",
+    tier=("mirror",),
+    size={"train": 114, "test": 114},
+    digest={
+        "train": "f09a5b83495910ac82d97db94cb3a26be1a5e43fa68cabdeed32a139d277b031",
+        "test": "dc87a8889b92a1d8b170b5bde0e3fe6d6e6f764006237a8d03d2995b7e32c447",
+    },
+    users_are="authors",
+)
+
+_STACKOVERFLOW = Entry(
+    name="stackoverflow",
+    kind="text",
+    description=(
+        "8000 questions of Stack Overflow, lower-cased, without their authors: consecutive "
+        "questions of a tag joined to 4096 words or more; blocks in turn test and train"
+    ),
+    source="TensorFlow, stack_overflow_16k (training half), from a copy on GitHub",
+    licence="CC BY-SA",
+    citation="Stack Overflow contributors",
+    tier=("mirror",),
+    size={"train": 129, "test": 129},
+    digest={
+        "train": "0763d040104d851080cb6ddf191f163defc9fc2aea24f75fe72c501e11b6c7ab",
+        "test": "0acd1bfbc36023427da3607cf560b627b5bd0e7488ff0ef1bc94aa99cda0c8fc",
+    },
+    users_are="blocks of posts, not authors",
+)
+
+_RANDOM_TOKENS = Entry(
+    name="random_tokens",
+    kind="text",
+    description="tokens uniform over a tokenizer's vocabulary, 16384 a user; no text",
+    source="drawn, each user from a seed",
+    licence="none needed",
+    citation="this benchmark",
+    tier=("embedded",),
+    size={"train": 128, "test": 128},
+    digest={},
+    users_are="seeds",
 )
 
 _MNIST = Entry(
@@ -261,11 +391,71 @@ _ORL_FACES = Entry(
         "test": "8d2b72298f5fad019a1403ed4cd0173da8a3ab674882a1b9c4f250e98c9db46a",
     },
     class_names=tuple(f"s{person}" for person in range(1, 41)),
+    access=(
+        "put faces/orl_faces.npz or the archive's s1/1.pgm to s40/10.pgm under faces/ of the mirror"
+    ),
+)
+
+_IMAGENET = Entry(
+    name="imagenet",
+    kind="image",
+    description=(
+        "photographs of 1000 classes, colour, of any size: the shorter side becomes 256/224 of the "
+        "side wanted (Pillow, bicubic), of which the centre; ILSVRC 2012's validation images or "
+        "any part of them, in order of class and file name: every fifth train, the others test; "
+        "how many is the copy's matter, and with one image a class the splits share no class"
+    ),
+    source="www.image-net.org, ILSVRC 2012",
+    licence="non-commercial research and education; the images belong to their owners",
+    citation="Russakovsky et al., ImageNet Large Scale Visual Recognition Challenge, IJCV 2015",
+    tier=("mirror",),
+    size={},
+    digest={},
+    access=(
+        "gated: accept the terms at image-net.org or of ILSVRC/imagenet-1k on the hub, and put "
+        "imagenet/val/<wnid>/*.JPEG or imagenet/images/<wnid>_*.JPEG into the mirror"
+    ),
+)
+
+_MS_CELEB_1M = Entry(
+    name="ms_celeb_1m",
+    kind="image",
+    description=(
+        "faces of some 100,000 people, colour, aligned, 112x112 (others: shorter side resized by "
+        "Pillow, bicubic, centre kept); every fifth person train, the others test; the label is "
+        "the person; how many is the copy's matter"
+    ),
+    source="Microsoft Research; aligned: InsightFace, MS1M",
+    licence="non-commercial research; withdrawn by Microsoft in 2019, no consent of the people",
+    citation="Guo et al., MS-Celeb-1M, ECCV 2016; Deng et al., ArcFace, CVPR 2019",
+    tier=("mirror",),
+    size={},
+    digest={},
+    access=(
+        "no official source is left: put ms_celeb_1m/train.rec and train.idx (InsightFace) or "
+        "ms_celeb_1m/<identity>/*.jpg into the mirror"
+    ),
 )
 
 CATALOGUE: dict[str, Entry] = {
     found.name: found
-    for found in (_DIGITS, _PHOTOGRAPHS, _FACES, _PYDOC, _MNIST, _CIFAR10, _ORL_FACES)
+    for found in (
+        _DIGITS,
+        _PHOTOGRAPHS,
+        _FACES,
+        _PYDOC,
+        _WIKITEXT,
+        _WIKITEXT103,
+        _SHAKESPEARE,
+        _STACKEXCHANGE,
+        _STACKOVERFLOW,
+        _RANDOM_TOKENS,
+        _MNIST,
+        _CIFAR10,
+        _ORL_FACES,
+        _IMAGENET,
+        _MS_CELEB_1M,
+    )
 }
 """Every data set by name."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -18,22 +18,35 @@ from torch.nn import functional
 from benchmark.contract import DataStatistics
 from benchmark.data.catalogue import Entry, Split, known
 from benchmark.data.embedded import read_digits, read_faces, read_photographs
+from benchmark.data.formats.encoded import Encoded
 from benchmark.data.hub import read_hub
-from benchmark.data.mirror import read_cifar10, read_mnist, read_orl_faces
+from benchmark.data.lazy import LazyImages
+from benchmark.data.mirror import (
+    read_cifar10,
+    read_imagenet,
+    read_mnist,
+    read_ms_celeb_1m,
+    read_orl_faces,
+)
 from benchmark.data.pictures import Pictures
 from benchmark.data.places import check_digest, mirror_folder
 from benchmark.errors import DataUnavailable, ProtocolError
 
-_Reader = Callable[[Entry, str, Path | None], Pictures]
+Reader = Callable[[Entry, str, Path | None], Pictures | Encoded]
 
-_READERS: dict[str, tuple[_Reader, ...]] = {
+READERS: dict[str, tuple[Reader, ...]] = {
     "digits": (read_digits,),
     "photographs": (read_photographs,),
     "faces": (read_faces,),
     "mnist": (read_mnist, read_hub),
     "cifar10": (read_cifar10, read_hub),
     "orl_faces": (read_orl_faces,),
+    "imagenet": (read_imagenet,),
+    "ms_celeb_1m": (read_ms_celeb_1m,),
 }
+"""What reads a set from each of its tiers, in the order of its entry."""
+
+_HELD = 2**28  # bytes of float32 images up to which a split is kept as one tensor
 _GRID = {32: 8, 224: 2}  # most crops along a side of a photograph, by side of the crop
 
 
@@ -44,29 +57,36 @@ class ImageSet:
     Attributes:
         name: in the catalogue.
         split: `train` is public, `test` is private.
-        images: (N, channel, height, width) float32 in [0, 1].
+        images: (N, channel, height, width) float32 in [0, 1]; of a large split, and of one that
+            lies in encoded files, each index makes the images anew.
         labels: (N,) int64, indices of class_names.
         class_names: the same for both splits.
     """
 
     name: str
     split: Split
-    images: Tensor
+    images: Tensor | LazyImages
     labels: Tensor
     class_names: tuple[str, ...]
 
     @cached_property
     def statistics(self) -> DataStatistics:
-        """Mean image, and mean and standard deviation of each channel over all pixels."""
+        """Mean image, and mean and standard deviation of each channel over all pixels.
+
+        Where images are made when indexed, of at most 1000 images at equal distances.
+        """
+        if isinstance(self.images, LazyImages):
+            return self.images.statistics()
         std, mean = torch.std_mean(self.images, dim=(0, 2, 3), correction=0)
         return DataStatistics(mean_image=self.images.mean(0), mean=mean, std=std)
 
 
 def load_images(name: str, split: Split, size: int, mirror: Path | None = None) -> ImageSet:
-    """Return a split with images of size x size pixels, kept in memory for the next call.
+    """Return a split with images of size x size pixels, kept for the next call.
 
     Pictures of another native side are resized (bilinear, antialiased); crops of photographs are
-    not. A large set at a large size takes its full memory: `mnist` train at 224 is 12 GB.
+    not. Images in files of their own are resized as `formats.encoded.framed` says. A split of
+    more than 256 MiB of images is resized when indexed, like those that are decoded then.
 
     Args:
         name: in the catalogue.
@@ -89,20 +109,38 @@ def load_images(name: str, split: Split, size: int, mirror: Path | None = None) 
 @lru_cache(maxsize=16)
 def _load(found: Entry, split: Split, size: int, mirror: Path | None) -> ImageSet:
     pictures = _read(found, split, mirror)
+    names, labels = found.class_names, torch.from_numpy(pictures.labels)
+    if isinstance(pictures, Encoded):
+        images = LazyImages(partial(_decoded, pictures, size), (len(labels), 3, size, size))
+        return ImageSet(found.name, split, images, labels, pictures.class_names)
     check_digest(found, split, pictures.digest(), pictures.origin)
     if found.crops:
         pictures = _crop(pictures, size)
-    images = _to_tensor(np.asarray(pictures.pixels))
+        labels = torch.from_numpy(pictures.labels)
+    pixels = np.asarray(pictures.pixels)
+    channels = pixels.shape[3] if pixels.ndim == 4 else 1
+    images = LazyImages(partial(_resized, pixels, size), (len(labels), channels, size, size))
+    held = images[:] if 4 * images.shape.numel() <= _HELD else images
+    return ImageSet(found.name, split, held, labels, names)
+
+
+def _decoded(pictures: Encoded, size: int, rows: NDArray[np.int64]) -> Tensor:
+    """Return images read and decoded now."""
+    return _to_tensor(pictures.pixels(rows, size))
+
+
+def _resized(pixels: NDArray[Any], size: int, rows: NDArray[np.int64]) -> Tensor:
+    """Return images resized now."""
+    images = _to_tensor(pixels[rows])
     if images.shape[-2:] != (size, size):
         images = functional.interpolate(images, (size, size), mode="bilinear", antialias=True)
-    labels = torch.from_numpy(pictures.labels)
-    return ImageSet(found.name, split, images.clamp_(0, 1), labels, found.class_names)
+    return images.clamp_(0, 1)
 
 
-def _read(found: Entry, split: str, mirror: Path | None) -> Pictures:
+def _read(found: Entry, split: str, mirror: Path | None) -> Pictures | Encoded:
     """Return the pictures from the first tier that has them."""
     missing: list[DataUnavailable] = []
-    for read in _READERS[found.name]:
+    for read in READERS[found.name]:
         try:
             return read(found, split, mirror)
         except DataUnavailable as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,13 @@ class Pictures:
             [0, 1]; sizes may differ from picture to picture.
         labels: (pictures,) int64.
         origin: the file, package or repository they were read from.
+        files: all that they were read from.
     """
 
     pixels: Sequence[NDArray[Any]] | NDArray[Any]
     labels: NDArray[np.int64]
     origin: str
+    files: tuple[Path, ...] = ()
 
     def digest(self) -> str:
         """Return the sha256 of all pixels in order, then of the labels, little-endian."""

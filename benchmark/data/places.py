@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 from benchmark.data.catalogue import Entry
@@ -21,10 +22,34 @@ def mirror_folder(mirror: Path | None) -> Path | None:
 
 def mirror_file(name: str, path: str, mirror: Path | None) -> Path:
     """Return a file of the mirror; DataUnavailable, with the path wanted, where it is not there."""
-    if mirror is not None and (mirror / path).is_file():
-        return mirror / path
-    tried = f"{VARIABLE} (not set)" if mirror is None else str(mirror / path)
-    raise DataUnavailable(name, [tried], f"{VARIABLE}=DIR, with DIR/{path}")
+    return mirror_place(name, mirror, path)
+
+
+def mirror_place(name: str, mirror: Path | None, *paths: str) -> Path:
+    """Return the first of these files and folders that the mirror has.
+
+    Raises:
+        DataUnavailable: with every path tried; the command names the first.
+    """
+    if mirror is None:
+        tried = [f"{VARIABLE} (not set)"]
+    else:
+        for path in paths:
+            if (mirror / path).exists():
+                return mirror / path
+        tried = [str(mirror / path) for path in paths]
+    raise DataUnavailable(name, tried, f"{VARIABLE}=DIR, with DIR/{paths[0]}")
+
+
+def bundled_file(found: Entry, package: str, file: str) -> Path:
+    """Return a file of a package: the packages' own loaders would download one that is missing."""
+    spec = find_spec(package)
+    folder = "" if spec is None or spec.origin is None else spec.origin
+    path = Path(folder).parent / file
+    if not path.is_file():
+        command = "pip install --force-reinstall scikit-image scikit-learn timm"
+        raise DataUnavailable(found.name, [f"{package}/{file}"], command)
+    return path
 
 
 def check_digest(found: Entry, key: str, digest: str, origin: str) -> None:

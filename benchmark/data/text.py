@@ -9,10 +9,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from benchmark.data.catalogue import Entry, Split, known
-from benchmark.data.places import check_digest
-from benchmark.errors import DataUnavailable
-
-_PARAGRAPH = 40  # characters from which a repeated paragraph is no accident
+from benchmark.data.places import check_digest, mirror_folder
+from benchmark.data.text_readers import READERS
+from benchmark.errors import ProtocolError
 
 
 @dataclass(frozen=True)
@@ -36,39 +35,25 @@ def load_text(name: str, split: Split, mirror: Path | None = None) -> TextSet:
     Args:
         name: in the catalogue.
         split: `train` or `test`.
-        mirror: folder of local copies; no text set of today needs one.
+        mirror: folder of local copies; else the environment's GRADLEAK_DATA.
 
     Raises:
-        ProtocolError: no such text set or split.
+        ProtocolError: no such text set or split, or a set of tokens that are no text.
         DataUnavailable: it cannot be had here.
         BenchmarkError: the content is not what the catalogue says.
     """
-    return _load(known(name, "text", split), split)
+    found = known(name, "text", split)
+    if name not in READERS:
+        raise ProtocolError(f"data set {name!r} holds tokens and no text; wanted load_tokens")
+    return _load(found, split, mirror_folder(mirror))
 
 
 @lru_cache(maxsize=16)
-def _load(found: Entry, split: Split) -> TextSet:
-    users = _read_pydoc(found, split)
+def _load(found: Entry, split: Split, mirror: Path | None) -> TextSet:
+    users, origin = READERS[found.name](found, split, mirror)
     content = "".join(f"{user}\0{text}\0" for user, text in users.items())
     digest = hashlib.sha256(content.encode()).hexdigest()
-    python = platform.python_version()
-    check_digest(found, f"{split} {python}", digest, f"Python {python}")
+    # The help topics come with Python, and change with it.
+    key = f"{split} {platform.python_version()}" if found.name == "pydoc" else split
+    check_digest(found, key, digest, origin)
     return TextSet(found.name, split, users)
-
-
-def _read_pydoc(found: Entry, split: str) -> dict[str, str]:
-    """Return every second help topic of those that repeat no paragraph of an earlier one."""
-    try:
-        from pydoc_data.topics import topics
-    except ImportError as error:
-        command = "install Python with its standard library in full"
-        raise DataUnavailable(found.name, ["pydoc_data.topics"], command) from error
-    seen: set[str] = set()
-    users = []
-    for topic in sorted(topics):
-        paragraphs = {" ".join(text.split()) for text in topics[topic].split("\n\n")}
-        long = {text for text in paragraphs if len(text) >= _PARAGRAPH}
-        if not long & seen:
-            users.append(topic)
-            seen |= long
-    return {user: topics[user] for user in users[0 if split == "test" else 1 :: 2]}

@@ -6,21 +6,22 @@ defense that leaves model and batch alone shares the undefended gradient too.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from typing import cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from benchmark.contract import Batch, DataStatistics, Defense, Update
-from benchmark.data import ImageSet
-from benchmark.errors import PluginError, ProtocolError
+from benchmark.contract import Batch, Defense, TextBatch, Update
+from benchmark.errors import NotApplicable, PluginError
 from benchmark.federation.client import fedsgd
 from benchmark.seeds import generator
-from benchmark.victims import Victim
+from benchmark.victims import LanguageVictim, Victim
 
 _KEPT_BYTES = 3 * 2**29  # updates held in memory at a time, each of the two caches
 
@@ -32,48 +33,44 @@ class Round:
         name: the protocol's name; its randomness is its own.
         seed: the base of every draw.
         victim: the model the server sent.
-        data: the private split.
-        statistics: of the public split.
-        trials: updates in the round.
-        batch_size: images an update.
-        distinct_labels: no label stands twice in a batch.
+        truths: the private batches, one a trial.
     """
 
     def __init__(
-        self,
-        name: str,
-        seed: int,
-        victim: Victim,
-        data: ImageSet,
-        statistics: DataStatistics,
-        *,
-        trials: int,
-        batch_size: int,
-        distinct_labels: bool = False,
+        self, name: str, seed: int, victim: nn.Module, truths: Sequence[Batch] | Sequence[TextBatch]
     ) -> None:
-        if trials * batch_size > len(data.images):
-            raise ProtocolError(
-                f"{name}: {trials} trials of {batch_size} images wanted, {data.name} has "
-                f"{len(data.images)} in its {data.split} split"
-            )
-        self.name, self.seed, self.victim, self.statistics = name, seed, victim, statistics
-        order = torch.randperm(len(data.images), generator=generator(seed, data.name, "trials"))
-        chosen = list(order[: trials * batch_size].view(trials, batch_size))
-        if distinct_labels:
-            chosen = _distinct(order.tolist(), data.labels.tolist(), trials, batch_size)
-            if len(chosen) < trials:
-                raise ProtocolError(
-                    f"{name}: {trials} batches of {batch_size} distinct labels wanted, "
-                    f"{data.name} has {len(chosen)} in its {data.split} split"
-                )
-        self.truths = [Batch(data.images[rows], data.labels[rows]) for rows in chosen]
+        self.name, self.seed, self.victim, self.truths = name, seed, victim, truths
         self._updates = _Kept()
 
     def update(self, trial: int) -> Update:
         """Return the undefended update of a trial."""
         if trial not in self._updates:
-            self._updates[trial] = fedsgd(self.victim, self.truths[trial])
+            self._updates[trial] = self.computed(self.victim, self.truths[trial], trial)
         return self._updates[trial]
+
+    def computed(self, model: nn.Module, batch: Batch | TextBatch, trial: int) -> Update:
+        """Compute the update of a model on a trial's batch, or on what a defense made of it."""
+        return fedsgd(model, batch, generator(self.seed, self.name, "client", trial))
+
+    def with_parameters(self, chosen: Mapping[str, Tensor]) -> Round:
+        """Return the round of the same batches on the victim with other parameters.
+
+        Raises:
+            PluginError: a parameter is missing, unknown, or of another shape or type.
+        """
+        victim = copy.deepcopy(self.victim)
+        own = dict(cast("Victim | LanguageVictim", victim).weights())
+        if wrong := sorted(own.keys() ^ chosen.keys()):
+            raise PluginError(f"the parameters sent are not the victim's: {wrong[0]}")
+        for name, weight in own.items():
+            sent = chosen[name]
+            if sent.shape != weight.shape or sent.dtype != weight.dtype:
+                raise PluginError(
+                    f"{name} sent as {tuple(sent.shape)} of {sent.dtype}; wanted "
+                    f"{tuple(weight.shape)} of {weight.dtype}"
+                )
+            weight.data.copy_(sent)
+        return Round(self.name, self.seed, victim, self.truths)
 
 
 class DefendedRound:
@@ -91,7 +88,7 @@ class DefendedRound:
 
     @cached_property
     def model(self) -> nn.Module:
-        """The victim the client trains."""
+        """The victim the client trains; NotApplicable where the defense fits no such victim."""
         with self._named():
             return self.defense.harden(self.plain.victim, self._draws("harden"))
 
@@ -106,6 +103,7 @@ class DefendedRound:
 
         Raises:
             PluginError: a hook failed.
+            NotApplicable: the defense does not fit the victim.
         """
         if trial not in self._updates:
             with self._named():
@@ -117,14 +115,12 @@ class DefendedRound:
         return trial in self._updates and not math.isfinite(self._updates[trial].norm())
 
     def _protected(self, trial: int) -> Update:
-        truth = self.plain.truths[trial]
-        given = Batch(truth.images.clone(), truth.labels.clone())
+        given = copy.deepcopy(self.plain.truths[trial])
         batch = self.defense.protect_batch(given, self.model, self._draws("batch", trial))
         if self.model is self.plain.victim and batch is given:
             update = self.plain.update(trial)
         else:
-            assert isinstance(self.model, Victim)
-            update = fedsgd(self.model, batch)
+            update = self.plain.computed(self.model, batch, trial)
         return self.defense.protect_update(update, self.model, self._draws("update", trial))
 
     @contextmanager
@@ -132,7 +128,7 @@ class DefendedRound:
         """Turn whatever a hook raises into one line that names the defense."""
         try:
             yield
-        except PluginError:
+        except (PluginError, NotApplicable):
             raise
         except Exception as error:
             said = " ".join([f"{type(error).__name__}:", *str(error).splitlines()[:1]])
@@ -140,23 +136,6 @@ class DefendedRound:
 
     def _draws(self, *use: str | int) -> torch.Generator:
         return generator(self.plain.seed, self.plain.name, "defense", self.label, *use)
-
-
-def _distinct(order: list[int], labels: list[int], trials: int, batch: int) -> list[torch.Tensor]:
-    """Return batches in which no label stands twice: each takes the next image that fits."""
-    chosen: list[torch.Tensor] = []
-    while len(chosen) < trials:
-        picked: dict[int, int] = {}  # by label
-        for row in order:
-            if len(picked) == batch:
-                break
-            picked.setdefault(labels[row], row)
-        if len(picked) < batch:
-            break
-        taken = set(picked.values())
-        order = [row for row in order if row not in taken]
-        chosen.append(torch.tensor(list(picked.values())))
-    return chosen
 
 
 class _Kept(OrderedDict[int, Update]):

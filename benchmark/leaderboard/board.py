@@ -9,6 +9,7 @@ from benchmark import records
 from benchmark.errors import RecordError
 from benchmark.leaderboard import sections
 from benchmark.leaderboard.markdown import Links, anchor, code, prose, spread
+from benchmark.leaderboard.pages import pages
 from benchmark.leaderboard.part import NONE, Part, parts
 
 HEADER = """\
@@ -31,7 +32,9 @@ holds zero."""
 
 
 def write_board(results: Path, output: Path) -> list[str]:
-    """Write the leaderboard of a results folder; the same records give the same bytes.
+    """Write the leaderboard of a results folder, and in it a page for each cell on text.
+
+    The same records give the same bytes.
 
     Args:
         results: folder of records and frozen protocols, the only input.
@@ -50,10 +53,20 @@ def write_board(results: Path, output: Path) -> list[str]:
         raise RecordError(f"{results}: no records here; make some by `gradleak run`{damaged}")
     links = Links(output.parent)
     found = parts(results, reading.records, links)
+    _write_pages(results, found)  # before the board, whose links are checked
     blocks = [_header(results, found, links, len(reading.damaged))]
     blocks += [_section(part) for part in found]
     records.replace(output, "\n\n".join(blocks) + "\n")
     return reading.damaged
+
+
+def _write_pages(results: Path, found: Sequence[Part]) -> None:
+    written = pages(record for part in found for record in part.records)
+    for path in sorted(results.glob("*/*/*.md")):
+        if path.relative_to(results) not in written and path.with_suffix(".jsonl").is_file():
+            path.unlink()  # its excerpts are no more
+    for path, page in written.items():
+        records.replace(results / path, page)
 
 
 def _header(results: Path, found: Sequence[Part], links: Links, damaged: int) -> str:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from benchmark.cell import Cell, Setting, Worker, applies, attacked
+from benchmark.cell import Cell, Worker, attacked, met
 from benchmark.errors import BenchmarkError
 from benchmark.federation import DefendedRound, Round
+from benchmark.tracks import VisionSetting
 
 _SIDE, _CAPTION, _EMPTY = 1.15, 0.24, 0.42  # inches: a picture, the number below, a row of none
 _MARGIN, _LETTER = 0.3, 0.06  # inches: beside the names, and for each of their letters
@@ -28,28 +30,34 @@ class Row:
 
 
 def rows(
-    cells: Sequence[Cell], setting: Setting, plain: Round, worker: Worker, trials: Sequence[int]
+    cells: Sequence[Cell],
+    setting: VisionSetting,
+    plain: Round,
+    worker: Worker,
+    trials: Sequence[int],
 ) -> list[Row]:
     """Run cells of one protocol and seed, and return the originals and a row for each cell."""
-    originals = [plain.truths[trial].images[0] for trial in trials]
+    truths: list[Any] = [plain.truths[trial] for trial in trials]
+    originals = [truth.images[0] for truth in truths]
     drawn = [Row("original", tuple(originals), ("",) * len(trials))]
     for cell in cells:
         defended = DefendedRound(plain, cell.defense.build(), cell.defense.label)
         name = f"{cell.attack.label}\ndefense: {cell.defense.label.replace(',', ', ')}"
-        verdict = applies(cell, setting, defended, worker, trials[0]).status
-        if verdict in ("not_applicable", "unavailable"):
-            caption = verdict.replace("_", " ")
+        verdict, defended = met(cell, setting, defended, worker, trials[0])
+        if verdict.status in ("not_applicable", "unavailable"):
+            caption = verdict.status.replace("_", " ")
             drawn.append(Row(name, (None,) * len(trials), (caption,) * len(trials)))
             continue
         outcomes = attacked(cell, setting, defended, worker, trials)
         images: list[Tensor | None] = []
         captions: list[str] = []
-        for trial, outcome in zip(trials, outcomes, strict=True):
+        for truth, outcome in zip(truths, outcomes, strict=True):
             answer = outcome.reconstruction
-            images.append(None if answer is None else answer.images[0].clamp(0, 1))
+            made = None if answer is None else answer.images
+            images.append(None if made is None else made[0].clamp(0, 1))
             captions.append(outcome.status if answer is None else "")
             if answer is not None:
-                scores = setting.scorer.score(plain.truths[trial].images, answer.images)
+                scores = setting.score(truth, answer)
                 captions[-1] = f"{scores['psnr']:.1f} dB" if scores.get("psnr") else ""
         drawn.append(Row(name, tuple(images), tuple(captions)))
     return drawn

@@ -92,8 +92,10 @@ class Part:
         return self.frozen.units[self.primary]
 
     def link(self, text: str, defense: str, attack: str) -> str:
-        """Return the text as a link to a cell's records."""
-        return self.links.to(text, cell_path(self.results, self.frozen.name, defense, attack))
+        """Return the text as a link to a cell's records, or to the page that shows its text."""
+        path = cell_path(self.results, self.frozen.name, defense, attack)
+        read = (defense, attack) in self._read
+        return self.links.to(text, path.with_suffix(".md") if read else path)
 
     def shown(self, defense: str, attack: str) -> str:
         """Return a cell of the matrix: `mean ± std (n)`, a verdict, or a dash where none ran."""
@@ -106,6 +108,11 @@ class Part:
         failed = f",{NBSP}{cell.failed}{NBSP}failed" if cell.failed else ""
         text = self.link(f"{spread(score)}<br>({score.n}{failed})", defense, attack)
         return f"**{text}**" if cell is self.worst.get(defense) else text
+
+    @cached_property
+    def _read(self) -> set[tuple[str, str]]:
+        """The cells with excerpts."""
+        return {(one.defense, one.attack) for one in self.records if one.excerpt}
 
     def _leak(self, cell: Cell | None) -> float:
         """Return a key that sorts the most leaking cell first and an unscored one last."""

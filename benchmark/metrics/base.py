@@ -9,7 +9,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Metric:
-    """One number on one image pair, or on the labels of one batch.
+    """One number on one image pair, on the labels, or on the tokens of one batch.
 
     Attributes:
         name: as protocols and records write it.
@@ -17,9 +17,11 @@ class Metric:
         better: the direction of the better attack, that is, of more leakage.
         description: one line for a listing.
         score: (truth, image, **given) -> number, or None where it cannot be had. Both images are
-            (channel, height, width), float, in [0, 1]; labels are (batch,) int64.
-        given: the fields of `Scorer` that `score` takes besides, by name.
-        of: what `score` is given: image pairs, one by one, or the labels of the whole batch.
+            (channel, height, width), float, in [0, 1]; labels are (batch,) int64. Of tokens it is
+            (truth, answer, certain, **given), each (batch, length), sequences paired.
+        given: the fields of `Scorer`, or `TextScorer`, that `score` takes besides, by name.
+        of: what `score` is given: image pairs, one by one, or the labels or tokens of the whole
+            batch.
     """
 
     name: str
@@ -28,4 +30,4 @@ class Metric:
     description: str
     score: Callable[..., float | None]
     given: tuple[str, ...] = ()
-    of: Literal["images", "labels"] = "images"
+    of: Literal["images", "labels", "tokens"] = "images"

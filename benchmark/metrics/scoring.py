@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -16,16 +17,24 @@ from benchmark.metrics.mse import MSE, NORMALISED_MSE
 from benchmark.metrics.pairing import assignment
 from benchmark.metrics.psnr import PSNR
 from benchmark.metrics.ssim import SSIM
+from benchmark.metrics.text import TOKEN_METRICS
+from benchmark.metrics.text_overlap import OVERLAP_METRICS
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 METRICS: dict[str, Metric] = {
     metric.name: metric
-    for metric in (PSNR, SSIM, MSE, NORMALISED_MSE, FFT2D, LPIPS, LABEL_ACCURACY)
+    for metric in (
+        *(PSNR, SSIM, MSE, NORMALISED_MSE, FFT2D, LPIPS, LABEL_ACCURACY),
+        *TOKEN_METRICS,
+        *OVERLAP_METRICS,
+    )
 }
 IMAGE_METRICS = tuple(name for name, metric in METRICS.items() if metric.of == "images")
-"""What a protocol measures that names no metrics."""
+"""What a protocol on images measures that names no metrics."""
+TEXT_METRICS = tuple(name for name, metric in METRICS.items() if metric.of == "tokens")
+"""What a protocol on text measures that names no metrics."""
 
 
 def metric(name: str) -> Metric:
@@ -36,12 +45,20 @@ def metric(name: str) -> Metric:
         raise ProtocolError(f"metric {name!r} is unknown; known: {', '.join(METRICS)}") from None
 
 
+def refuse_others(names: Iterable[str], *of: str) -> None:
+    """Raise ProtocolError where a metric is unknown, or is of something else."""
+    for name in names:
+        if metric(name).of not in of:
+            wanted = ", ".join(known for known in METRICS if METRICS[known].of in of)
+            raise ProtocolError(f"metric {name} is of {metric(name).of}; wanted one of {wanted}")
+
+
 @dataclass(frozen=True)
 class Scorer:
     """Scores reconstructions of one victim's batches.
 
     Attributes:
-        metrics: names, in the order of the answer; ProtocolError for an unknown one.
+        metrics: names, in the order of the answer; ProtocolError for one not of images or labels.
         std: (channel,), of the victim's normalisation; its mean cancels in every difference.
         lpips_backbone: file of AlexNet weights; without it LPIPS is None.
     """
@@ -51,8 +68,7 @@ class Scorer:
     lpips_backbone: Path | None = None
 
     def __post_init__(self) -> None:
-        for name in self.metrics:
-            metric(name)
+        refuse_others(self.metrics, "images", "labels")
 
     def score(
         self, truth: Tensor, images: Tensor, labels: tuple[Tensor, Tensor] | None = None

@@ -13,13 +13,19 @@ from typing import IO, Any
 import torch
 
 from benchmark.cell import Outcome
-from benchmark.contract import Attack, Stack
-from benchmark.errors import BenchmarkError, PluginError
+from benchmark.contract import Attack, Observation, Stack
+from benchmark.errors import BenchmarkError, NotApplicable, PluginError
 from benchmark.registry import Manifest, Submission
-from benchmark.running.exchange import load_model, load_observation, save_reconstruction
-from benchmark.running.inprocess import attempt, loops, verdict
+from benchmark.running.exchange import (
+    PARAMETERS,
+    load_model,
+    load_observation,
+    save_parameters,
+    save_reconstruction,
+)
+from benchmark.running.inprocess import attempt, corruption, loops, verdict
 from benchmark.running.memory import resident
-from benchmark.victims import Victim
+from benchmark.victims import LanguageVictim, Victim
 
 
 def main() -> None:
@@ -36,7 +42,7 @@ def main() -> None:
         _say(answers, {"error": str(error)})
         return
     _say(answers, {"ready": True})
-    models: dict[str, Victim] = {}
+    models: dict[str, Victim | LanguageVictim] = {}
     for line in requests:
         request = json.loads(line)
         models = {
@@ -47,6 +53,9 @@ def main() -> None:
         network = public[0].requires_grad_(False) if public else None
         files = [Path(file) for file in request["observations"]]
         stack = Stack([load_observation(file, model, device, network) for file in files])
+        if request["what"] == "corrupt":
+            _say(answers, _corrupted(attack, start["manifest"]["name"], stack[0], request))
+            continue
         if request["what"] == "applies":
             _say(answers, asdict(verdict(attack, stack[0])))
             continue
@@ -59,6 +68,20 @@ def _attack(start: dict[str, Any]) -> Attack:
     arguments = tuple((key, value) for key, value in start["arguments"])
     attack: Attack = Submission(manifest, Path(start["folder"]), arguments).build()
     return attack
+
+
+def _corrupted(
+    attack: Attack, label: str, seen: Observation, request: dict[str, Any]
+) -> dict[str, Any]:
+    """Write the parameters that a malicious attack sends, and return what became of it."""
+    try:
+        chosen = corruption(attack, label, seen.model, seen.knowledge, seen.generator)
+        save_parameters(chosen, Path(request["answers"]) / PARAMETERS)
+    except NotApplicable as reason:
+        return {"status": "not_applicable", "reason": str(reason)}
+    except PluginError as error:
+        return {"status": "failed", "reason": str(error)}
+    return {"status": "corrupted"}
 
 
 def _limited(attack: Attack, stack: Stack) -> list[Outcome]:

@@ -26,28 +26,59 @@ from benchmark.contract import (
 )
 from benchmark.errors import PluginError
 from benchmark.seeds import generator
-from benchmark.victims import Victim, VictimSpec, build
+from benchmark.victims import (
+    LanguageSpec,
+    LanguageVictim,
+    Victim,
+    VictimSpec,
+    build,
+    build_language,
+)
 
+PARAMETERS = "parameters.safetensors"
+"""The file of a corrupted model's parameters."""
+_FACTS = ("labels", "truth", "public_text")  # those that are tensors
+_ANSWERS = ("images", "labels", "tokens", "certain")
 _STATISTICS = ("mean_image", "mean", "std")
 
 
 def save_model(model: nn.Module, path: Path) -> None:
     """Write a victim: its spec and every tensor of its network."""
-    if not isinstance(model, Victim):
+    if not isinstance(model, Victim | LanguageVictim):
         raise PluginError(
             f"a {type(model).__name__} cannot cross into the sandbox; wanted a Victim"
         )
-    _save(model.network.state_dict(), {"spec": model.spec.model_dump(mode="json")}, path)
+    meta = {"track": _track(model), "spec": model.spec.model_dump(mode="json")}
+    _save(model.network.state_dict(), meta, path)
 
 
-def load_model(path: Path, device: torch.device) -> Victim:
+def load_model(path: Path, device: torch.device) -> Victim | LanguageVictim:
     """Read a victim back, bit by bit the same."""
     tensors, meta = _load(path)
-    spec = VictimSpec.model_validate(meta["spec"])
-    blank = build(spec.model_copy(update={"weights": "random"}), generator(0))
+    blank: Victim | LanguageVictim
+    random = {**meta["spec"], "weights": "random"}
+    if meta["track"] == "text":
+        blank = build_language(LanguageSpec.model_validate(random), generator(0))
+        blank.spec = LanguageSpec.model_validate(meta["spec"])
+    else:
+        blank = build(VictimSpec.model_validate(random), generator(0))
+        blank.spec = VictimSpec.model_validate(meta["spec"])
     blank.network.load_state_dict(tensors)
-    blank.spec = spec
     return blank.to(device)
+
+
+def _track(model: nn.Module) -> str:
+    return "text" if isinstance(model, LanguageVictim) else "vision"
+
+
+def save_parameters(chosen: dict[str, Tensor], path: Path) -> None:
+    """Write the parameters that a malicious attack sends."""
+    _save(chosen, {}, path)
+
+
+def load_parameters(path: Path) -> dict[str, Tensor]:
+    """Read them back, by name."""
+    return _load(path)[0]
 
 
 def save_observation(seen: Observation, path: Path) -> None:
@@ -59,15 +90,14 @@ def save_observation(seen: Observation, path: Path) -> None:
     if known.data_statistics is not None:
         tensors |= {f"data/{name}": getattr(known.data_statistics, name) for name in _STATISTICS}
     tensors |= {
-        f"known/{name}": tensor
-        for name, tensor in (("labels", known.labels), ("truth", known.truth))
-        if tensor is not None
+        f"known/{name}": getattr(known, name) for name in _FACTS if getattr(known, name) is not None
     }
     tensors["generator"] = seen.generator.get_state()
     meta = {
         "order": list(seen.update),
         "other_order": list(known.other_update or ()),
         "batch_size": known.batch_size,
+        "length": known.length,
         "defense": dict(known.defense),
         "budget": asdict(seen.budget),
     }
@@ -90,10 +120,10 @@ def load_observation(
     update, other, data, facts = (part(p) for p in ("update/", "other/", "data/", "known/"))
     knowledge = Knowledge(
         batch_size=meta["batch_size"],
-        labels=facts.get("labels"),
+        length=meta["length"],
+        **{name: facts.get(name) for name in _FACTS},
         data_statistics=DataStatistics(**data) if data else None,
         public_network=public_network,
-        truth=facts.get("truth"),
         other_update=Update({n: other[n] for n in meta["other_order"]}) if other else None,
         defense=meta["defense"],
     )
@@ -108,11 +138,8 @@ def save_reconstruction(answer: Reconstruction, path: Path) -> None:
 
     What is no tensor is refused here, as the harness would; all else is judged there.
     """
-    tensors = {"images": answer.images}
-    if answer.labels is not None:
-        tensors["labels"] = answer.labels
-    if answer.failure is not None:
-        tensors = {}
+    given = {} if answer.failure is not None else {n: getattr(answer, n) for n in _ANSWERS}
+    tensors = {name: tensor for name, tensor in given.items() if tensor is not None}
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor):
             raise PluginError(f"returned {name} of type {type(tensor).__name__}; wanted a tensor")
@@ -123,9 +150,9 @@ def save_reconstruction(answer: Reconstruction, path: Path) -> None:
 def load_reconstruction(path: Path) -> Reconstruction:
     """Read a reconstruction."""
     tensors, meta = _load(path)
-    images = tensors.get("images", torch.empty(0))
+    given = {name: tensors.get(name) for name in _ANSWERS}
     return Reconstruction(
-        images, meta["gradient_evaluations"], tensors.get("labels"), meta["failure"]
+        gradient_evaluations=meta["gradient_evaluations"], failure=meta["failure"], **given
     )
 
 

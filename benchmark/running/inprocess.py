@@ -6,6 +6,7 @@ sandbox.
 
 from __future__ import annotations
 
+import copy
 import signal
 import sys
 import threading
@@ -17,12 +18,25 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
+import torch
+from torch import Tensor, nn
+
 from benchmark.cell import Outcome, Verdict
-from benchmark.contract import Attack, Grant, Observation, Reconstruction, Stack, Update
-from benchmark.errors import NotApplicable
+from benchmark.contract import (
+    Attack,
+    Grant,
+    Knowledge,
+    MaliciousAttack,
+    Observation,
+    Reconstruction,
+    Stack,
+    Update,
+)
+from benchmark.errors import NotApplicable, PluginError
 from benchmark.records import Status
 from benchmark.registry import Submission
 from benchmark.running.memory import Peak
+from benchmark.victims import LanguageVictim, Victim
 
 CHANGED = "changed the observation in place"
 """The reason of trials whose shared tensors an attack wrote to."""
@@ -39,6 +53,12 @@ class InProcess:
         """Import an attack."""
         submission.build()
 
+    def corrupt(
+        self, submission: Submission, model: nn.Module, known: Knowledge, draws: torch.Generator
+    ) -> dict[str, Tensor]:
+        """Have a malicious attack choose the parameters to send."""
+        return corruption(submission.build(), submission.label, model, known, draws)
+
     def applies(self, submission: Submission, seen: Observation) -> Verdict:
         """Ask an attack whether it fits."""
         return verdict(submission.build(), seen)
@@ -47,6 +67,26 @@ class InProcess:
         """Run an attack on a stack."""
         attack: Attack = submission.build()
         return attempt(attack, stack)
+
+
+def corruption(
+    attack: Attack, label: str, model: nn.Module, known: Knowledge, draws: torch.Generator
+) -> dict[str, Tensor]:
+    """Return the parameters that a malicious attack sends, by name.
+
+    Raises:
+        PluginError: it failed, in one line.
+        NotApplicable: it cannot corrupt such a victim.
+    """
+    assert isinstance(attack, MaliciousAttack)
+    try:
+        sent = attack.corrupt(copy.deepcopy(model), known, draws)
+        assert isinstance(sent, Victim | LanguageVictim), "the model sent is no victim"
+        return {name: weight.detach() for name, weight in sent.weights().items()}
+    except NotApplicable:
+        raise
+    except (Exception, SystemExit) as error:
+        raise PluginError(f"{label}: corrupt: {_described(error)}") from error
 
 
 def verdict(attack: Attack, seen: Observation) -> Verdict:

@@ -15,7 +15,7 @@ import torch
 from filelock import FileLock, Timeout
 
 from benchmark import records
-from benchmark.cell import Cell, Setting, Worker, run_cell
+from benchmark.cell import Cell, Worker, run_cell
 from benchmark.errors import DataUnavailable, RecordError
 from benchmark.federation import DefendedRound, Round
 from benchmark.protocol import Protocol
@@ -24,6 +24,7 @@ from benchmark.registry import Submission
 from benchmark.running.inprocess import CHANGED
 from benchmark.running.plan import Group, due_cells, is_current
 from benchmark.running.progress import Progress
+from benchmark.tracks import Setting, load_setting
 
 
 @dataclass
@@ -122,11 +123,13 @@ class LocalRunner:
     def _run(self, group: Group, seed: int, due: list[tuple[Cell, list[int]]]) -> None:
         if not due:
             return
-        records.write_protocol(self.results, group.protocol.name, group.protocol.frozen())
+        name, frozen = group.protocol.name, group.protocol.frozen()
         try:
             setting = self._setting(group.protocol)
             plain = self._plain(setting, seed)
+            records.write_protocol(self.results, name, {**frozen, **setting.about_data()})
         except DataUnavailable as reason:
+            records.write_protocol(self.results, name, frozen)
             for cell, trials in due:
                 verdict = cell.record(self.provenance, status="unavailable", reason=str(reason))
                 self._keep(cell, [verdict])
@@ -150,7 +153,7 @@ class LocalRunner:
 
     def _setting(self, protocol: Protocol) -> Setting:
         if protocol.name not in self._settings:
-            self._settings = {protocol.name: Setting.load(protocol, self.mirror, self.device)}
+            self._settings = {protocol.name: load_setting(protocol, self.mirror, self.device)}
         return self._settings[protocol.name]
 
     def _plain(self, setting: Setting, seed: int) -> Round:

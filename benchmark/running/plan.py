@@ -44,14 +44,14 @@ def groups(
     seeds: Sequence[int] | None,
     trials: int | None,
 ) -> list[Group]:
-    """Return all the groups of a run, in order."""
+    """Return all the groups of a run, in order; of fewer trials than wanted, all there are."""
     return [
         Group(
             protocol,
             defense,
             tuple(attacks),
             tuple(protocol.seeds if seeds is None else seeds),
-            tuple(range(protocol.trials if trials is None else trials)),
+            tuple(range(protocol.trials if trials is None else min(trials, protocol.trials))),
         )
         for protocol in protocols
         for defense in defenses

@@ -22,13 +22,19 @@ from typing import Any, Literal
 
 import torch
 from safetensors import SafetensorError
-from torch import nn
+from torch import Tensor, nn
 
 from benchmark.cell import Outcome, Verdict
-from benchmark.contract import Grant, Observation, Stack
-from benchmark.errors import PluginError
+from benchmark.contract import Budget, Grant, Knowledge, Observation, Stack, Update
+from benchmark.errors import NotApplicable, PluginError
 from benchmark.registry import ROOT, Submission
-from benchmark.running.exchange import load_reconstruction, save_model, save_observation
+from benchmark.running.exchange import (
+    PARAMETERS,
+    load_parameters,
+    load_reconstruction,
+    save_model,
+    save_observation,
+)
 
 _KEPT_VARIABLES = ("PATH", "HOME", "TMPDIR", "LANG", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
 _STARTING_SECONDS = 120.0
@@ -61,6 +67,26 @@ class Sandbox:
         child = self._child(submission)
         if child.unfit:
             raise PluginError(child.reason)
+
+    def corrupt(
+        self, submission: Submission, model: nn.Module, known: Knowledge, draws: torch.Generator
+    ) -> dict[str, Tensor]:
+        """Have a child choose the parameters to send."""
+        budget = Budget(_STARTING_SECONDS, 0)
+        seen = Observation(Update({}), model, known, budget, draws)
+        with tempfile.TemporaryDirectory(dir=self._folder.name) as exchange:
+            child = self._child(submission)
+            answer = self._ask(child, "corrupt", Stack([seen]), exchange, budget.seconds)
+            if answer is None:
+                raise PluginError(f"{submission.label}: corrupt: {child.reason}")
+            if answer.get("status") == "not_applicable":
+                raise NotApplicable(str(answer.get("reason")))
+            if answer.get("status") != "corrupted":
+                raise PluginError(str(answer.get("reason")))
+            try:
+                return load_parameters(Path(exchange) / PARAMETERS)
+            except (OSError, SafetensorError) as error:
+                raise PluginError(f"{submission.label}: corrupt: sent no parameters") from error
 
     def applies(self, submission: Submission, seen: Observation) -> Verdict:
         """Have a child ask its attack whether it fits."""

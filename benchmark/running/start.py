@@ -14,7 +14,7 @@ from tabulate import tabulate
 from benchmark import records
 from benchmark.cell import Cell, Worker
 from benchmark.errors import BenchmarkError, ProtocolError
-from benchmark.protocol import chosen_by, load_suite
+from benchmark.protocol import load_suite
 from benchmark.registry import Registry, Submission
 from benchmark.running.inprocess import InProcess
 from benchmark.running.local import LocalRunner, Tally
@@ -76,7 +76,7 @@ def carry_out(order: Order, *, only_plan: bool) -> int:
         def worker_of(submission: Submission) -> Worker:
             return sandbox if order.isolate or submission.outside else inside
 
-        for submission in due[0].attacks:
+        for submission in {one.label: one for group in due for one in group.attacks}.values():
             worker_of(submission).load(submission)  # or the run ends before it begins
         progress = stack.enter_context(Progress(len(left), trials, console))
         runner = LocalRunner(
@@ -107,19 +107,20 @@ def device_named(name: str) -> torch.device:
 
 
 def _groups(order: Order) -> list[Group]:
-    protocols = load_suite(order.suite)
-    for protocol in protocols:
-        if order.trials is not None and order.trials > protocol.trials:
-            raise ProtocolError(
-                f"--trials {order.trials}: {protocol.name} has {protocol.trials} trials a seed"
-            )
-    registry = Registry(order.plugins)
-    usual_attacks, usual_defenses = chosen_by(order.suite)
-    defenses = registry.select("defense", order.defenses or usual_defenses)
-    attacks = registry.select("attack", order.attacks or usual_attacks)
-    for submission in defenses:
-        submission.build()  # a submission that cannot be loaded ends the run before it begins
-    return groups(protocols, defenses, attacks, order.seeds, order.trials)
+    registry, made = Registry(order.plugins), []
+    for part in load_suite(order.suite):
+        for protocol in part.protocols:
+            if order.trials is not None and order.trials > protocol.trials:
+                raise ProtocolError(
+                    f"--trials {order.trials}: {protocol.name} has {protocol.trials} trials a seed"
+                )
+        defenses = registry.select("defense", order.defenses or part.defenses)
+        attacks = registry.select("attack", order.attacks or part.attacks)
+        for submission in defenses:
+            submission.build()  # one that cannot be loaded ends the run before it begins
+        trials = order.trials or part.trials
+        made += groups(part.protocols, defenses, attacks, order.seeds, trials)
+    return made
 
 
 def _print_plan(left: list[tuple[Cell, list[int]]]) -> None:

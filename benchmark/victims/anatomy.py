@@ -6,7 +6,6 @@ share one matrix, each is a slice of its rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,20 +14,9 @@ from torch import Tensor, nn
 from benchmark.errors import NotApplicable
 from benchmark.victims.april import AprilTransformer, BlockB
 from benchmark.victims.cifar_resnet import CifarResNet
+from benchmark.victims.language.victim import LanguageVictim
+from benchmark.victims.parts import Part
 from benchmark.victims.victim import Victim
-
-
-@dataclass(frozen=True)
-class Part:
-    """Rows of a named parameter; all of them where `rows` is None."""
-
-    name: str
-    rows: slice | None = None
-
-    def of(self, tensors: Mapping[str, Tensor]) -> Tensor:
-        """Return the part's tensor from weights or from an update."""
-        tensor = tensors[self.name]
-        return tensor if self.rows is None else tensor[self.rows]
 
 
 @dataclass(frozen=True)
@@ -122,7 +110,7 @@ def head(model: nn.Module) -> str:
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
     """Return a victim's parameters and fixed buffers by the names that `anatomy` uses."""
-    assert isinstance(model, Victim)
+    assert isinstance(model, Victim | LanguageVictim)
     named = {**dict(model.network.named_parameters()), **dict(model.network.named_buffers())}
     return {name: tensor.detach() for name, tensor in named.items()}
 

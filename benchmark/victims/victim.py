@@ -8,7 +8,9 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
+from benchmark.contract import Batch
 from benchmark.errors import ProtocolError
 from benchmark.victims.april import AprilTransformer, BlockA, BlockB
 from benchmark.victims.cifar_resnet import cifar_network
@@ -35,6 +37,11 @@ class Victim(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         return self.network((images - self.mean) / self.std)
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Return the mean cross entropy of a batch in nats."""
+        device = self.mean.device
+        return functional.cross_entropy(self(batch.images.to(device)), batch.labels.to(device))
 
     def weights(self) -> dict[str, Tensor]:
         """Return every trained parameter by name: what an update has an entry for."""

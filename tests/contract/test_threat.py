@@ -22,6 +22,8 @@ FACTS = {
     "labels": torch.tensor([1, 2, 3]),
     "data_statistics": DataStatistics(torch.zeros(1, 2, 2), torch.zeros(1), torch.ones(1)),
     "public_network": nn.Linear(1, 1),
+    "length": 5,
+    "public_text": torch.tensor([[1, 2, 3]]),
 }
 
 
@@ -33,7 +35,7 @@ def seen_under(grants, **more):
         budget=Budget(1, 1),
         generator=torch.Generator(),
         defense={"name": "none"},
-        **FACTS,
+        facts={Grant(name): fact for name, fact in FACTS.items()},
         **more,
     )
 
@@ -60,8 +62,9 @@ def test_door_lets_through_what_is_granted_and_nothing_else(grants):
 
 def test_granted_facts_are_copies_that_an_attack_may_write_to():
     known = seen_under(OPEN).knowledge
-    for tensor in (known.labels, *vars(known.data_statistics).values()):
+    for tensor in (known.labels, known.public_text, *vars(known.data_statistics).values()):
         tensor.add_(1)
+    assert FACTS["public_text"].tolist() == [[1, 2, 3]]
     assert FACTS["labels"].tolist() == [1, 2, 3]
     assert all(tensor.max() <= 1 for tensor in vars(FACTS["data_statistics"]).values())
 
@@ -85,6 +88,13 @@ def test_control_is_given_its_facts_apart():
     assert known.truth is truth
     assert known.other_update is None
     assert known.labels is None
+
+
+def test_what_is_known_ahead_is_what_is_granted_of_the_facts_there_are():
+    threat = ThreatModel("malicious", frozenset({Grant.BATCH_SIZE, Grant.LABELS}))
+    known = threat.known({Grant.BATCH_SIZE: 3, Grant.LENGTH: 5}, {"name": "none"})
+    assert (known.batch_size, known.length, known.labels) == (3, None, None)
+    assert str(threat) == "malicious server, granted batch_size, labels"
 
 
 def test_threat_model_is_said_in_words():

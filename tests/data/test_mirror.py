@@ -5,6 +5,7 @@ import struct
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from benchmark.data import CATALOGUE, hub, images, load_images
 from benchmark.data.pictures import Pictures
@@ -81,7 +82,28 @@ def test_other_labels_alone_are_refused(mnist, monkeypatch):
 def test_broken_idx_file_is_named(mnist, content):
     path = mnist / "mnist/t10k-images-idx3-ubyte.gz"
     path.write_bytes(content)
-    with pytest.raises(BenchmarkError, match=r"t10k-images.*; wanted a gzipped idx file"):
+    with pytest.raises(
+        BenchmarkError, match=r"t10k-images.*gz: offset \d+: .*; wanted an idx file"
+    ):
+        load_images("mnist", "test", 28, mnist)
+
+
+def test_mnist_not_gzipped_is_the_same(mnist, monkeypatch):
+    expect(monkeypatch, "mnist", PIXELS, LABELS)
+    packed = load_images("mnist", "test", 28, mnist)
+    for path in (mnist / "mnist").iterdir():
+        path.with_suffix("").write_bytes(gzip.decompress(path.read_bytes()))
+        path.unlink()
+    images._load.cache_clear()
+    plain = load_images("mnist", "test", 28, mnist)
+    assert plain is not packed
+    assert torch.equal(plain.images, packed.images)
+    assert torch.equal(plain.labels, packed.labels)
+
+
+def test_labels_that_are_not_one_an_image_are_named(mnist):
+    write_idx(mnist / "mnist/t10k-labels-idx1-ubyte.gz", LABELS[:2])
+    with pytest.raises(BenchmarkError, match=r"\(3, 28, 28\) and labels \(2,\); wanted a label an"):
         load_images("mnist", "test", 28, mnist)
 
 
@@ -107,6 +129,23 @@ def test_orl_faces_are_the_last_five_of_each_person_without_top_and_bottom(tmp_p
     assert found.labels.tolist() == [0] * 5 + [1] * 5
 
 
+def test_orl_faces_as_published_are_the_same(tmp_path, monkeypatch):
+    pixels = np.random.default_rng(0).integers(0, 256, (400, 112, 92), np.uint8)
+    for row, picture in enumerate(pixels):
+        path = tmp_path / f"faces/s{row // 10 + 1}/{row % 10 + 1}.pgm"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(picture).save(path)
+    labels = np.repeat(range(40), 10)
+    kept = np.arange(400) % 10 >= 5
+    expect(monkeypatch, "orl_faces", pixels[kept, 10:102], labels[kept])
+    found = load_images("orl_faces", "test", 92, tmp_path)
+    assert torch.equal(found.images[:, 0], torch.tensor(pixels[kept, 10:102]) / 255)
+    path.write_bytes(path.read_bytes()[:500])
+    images._load.cache_clear()
+    with pytest.raises(BenchmarkError, match=r"s40/10\.pgm: .*; wanted an image that decodes"):
+        load_images("orl_faces", "test", 92, tmp_path)
+
+
 def test_npz_without_labels_is_named(tmp_path):
     (tmp_path / "faces").mkdir()
     np.savez(tmp_path / "faces/orl_faces.npz", images=PIXELS)
@@ -128,7 +167,8 @@ def test_missing_set_is_answered_with_every_place_and_a_command(tmp_path):
     with pytest.raises(DataUnavailable) as raised:
         load_images("mnist", "test", 28, tmp_path)
     missing = raised.value
-    assert missing.tried == [str(tmp_path / "mnist/t10k-images-idx3-ubyte.gz"), "hub"]
+    stem = tmp_path / "mnist/t10k-images-idx3-ubyte"
+    assert missing.tried == [f"{stem}.gz", str(stem), "hub"]
     assert missing.command == (
         "GRADLEAK_DATA=DIR, with DIR/mnist/t10k-images-idx3-ubyte.gz or hf download"
     )
@@ -140,4 +180,4 @@ def test_unset_mirror_is_said_to_be_unset():
 
 
 def test_mirror_is_tried_before_the_hub():
-    assert [read.__name__ for read in images._READERS["mnist"]] == ["read_mnist", "read_hub"]
+    assert [read.__name__ for read in images.READERS["mnist"]] == ["read_mnist", "read_hub"]

@@ -6,7 +6,7 @@ import torch
 from benchmark.contract import Batch, Defense, Update
 from benchmark.data import load_images
 from benchmark.errors import PluginError, ProtocolError
-from benchmark.federation import DefendedRound, Round, fedsgd, rounds
+from benchmark.federation import DefendedRound, Round, draw_images, fedsgd, rounds
 
 SMALL = {"width": 32, "depth": 1}
 
@@ -16,8 +16,9 @@ def make_round(make_victim):
     digits = load_images("digits", "test", 28)
 
     def make(name="here", seed=0, *, trials=3, batch_size=2, **settings):
-        victim, sizes = make_victim(**SMALL), {"trials": trials, "batch_size": batch_size}
-        return Round(name, seed, victim, digits, digits.statistics, **sizes, **settings)
+        sizes = {"trials": trials, "batch_size": batch_size}
+        truths = draw_images(name, digits, seed, **sizes, **settings)
+        return Round(name, seed, make_victim(**SMALL), truths)
 
     return make
 

@@ -11,8 +11,8 @@ from benchmark.conformance import check_attack, check_defense
 from benchmark.registry import Registry
 
 REGISTRY = Registry()
-# it heeds no budget of gradients, and Adam amplifies rounding step by step
-SHORT = {"deep_inversion": "deep_inversion,steps=1"}
+# Adam amplifies rounding step by step: one heeds no budget of gradients, the other's L1 has kinks
+SHORT = {"deep_inversion": "deep_inversion,steps=1", "tag": "tag,steps=2"}
 ATTACKS = [
     REGISTRY.find("attack", SHORT[s.label])[0] if s.label in SHORT else s
     for s in REGISTRY.all("attack")

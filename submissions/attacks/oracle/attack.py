@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from benchmark.api import Attack, Grant, Observation, Reconstruction
+import torch
+
+from benchmark.api import Attack, Grant, LanguageVictim, Observation, Reconstruction
 
 
 @dataclass(frozen=True)
@@ -15,4 +17,7 @@ class Oracle(Attack):
     needs: ClassVar = frozenset({Grant.TRUTH})
 
     def reconstruct(self, seen: Observation) -> Reconstruction:
-        return Reconstruction(seen.knowledge.require(Grant.TRUTH))
+        truth = seen.knowledge.require(Grant.TRUTH)
+        if isinstance(seen.model, LanguageVictim):
+            return Reconstruction(tokens=truth, certain=torch.ones_like(truth, dtype=torch.bool))
+        return Reconstruction(truth)

@@ -1,4 +1,4 @@
-"""Control: answers with uniform noise; neither the update nor the data is read."""
+"""Control: answers with uniform noise, or uniform tokens; update and data are not read."""
 
 from __future__ import annotations
 
@@ -7,16 +7,27 @@ from typing import ClassVar
 
 import torch
 
-from benchmark.api import Attack, Grant, Observation, Reconstruction, anatomy
+from benchmark.api import (
+    Attack,
+    Grant,
+    LanguageVictim,
+    Observation,
+    Reconstruction,
+    anatomy,
+    language_anatomy,
+)
 
 
 @dataclass(frozen=True)
 class Random(Attack):
-    """Pixels drawn from [0, 1)."""
+    """Pixels drawn from [0, 1), tokens from the vocabulary."""
 
     needs: ClassVar = frozenset({Grant.BATCH_SIZE})
 
     def reconstruct(self, seen: Observation) -> Reconstruction:
+        if isinstance(seen.model, LanguageVictim):
+            words, size = language_anatomy(seen.model).vocabulary, (seen.batch_size, seen.length)
+            return Reconstruction(tokens=torch.randint(words, size, generator=seen.generator))
         parts = anatomy(seen.model)
         shape = (seen.batch_size, parts.channels, parts.size, parts.size)
         return Reconstruction(torch.rand(shape, generator=seen.generator))

@@ -13,7 +13,7 @@ from typing import Literal
 import torch
 from torch import nn
 
-from benchmark.api import Defense, Victim
+from benchmark.api import Defense, Victim, anatomy
 
 
 @dataclass(frozen=True)
@@ -24,5 +24,6 @@ class FixedPosition(Defense):
     """Over the patch's index, of full rank; or over row and column, of rank 2 * side - 1."""
 
     def harden(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
+        anatomy(model)  # not applicable to a model without an image's positions
         assert isinstance(model, Victim)
         return model.with_fixed_positions(self.encoding)

@@ -22,8 +22,8 @@ class NarrowWidth(Defense):
     """Upper bound of the width, in patches; at least one channel a head is kept."""
 
     def harden(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
-        assert isinstance(model, Victim)
         parts = anatomy(model)
+        assert isinstance(model, Victim)
         below = int(self.share * parts.patches - 1e-9)
         width = max(below // parts.heads, 1) * parts.heads
         return model.with_width(width, generator)

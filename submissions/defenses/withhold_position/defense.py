@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from benchmark.api import Defense, Update, anatomy
+from benchmark.api import Defense, LanguageVictim, Update, anatomy, language_anatomy
 
 
 @dataclass(frozen=True)
@@ -20,4 +20,6 @@ class WithholdPosition(Defense):
     def protect_update(
         self, update: Update, model: nn.Module, generator: torch.Generator
     ) -> Update:
-        return update.without(anatomy(model).position)
+        text = isinstance(model, LanguageVictim)
+        parts = language_anatomy(model) if text else anatomy(model)
+        return update.without(parts.position)

@@ -1,0 +1,207 @@
+"""What a protocol says: frozen settings, a class a track."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cached_property, reduce
+from operator import getitem
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from benchmark.contract import Budget, Grant, Server, ThreatModel
+from benchmark.data.catalogue import entry
+from benchmark.errors import ProtocolError
+from benchmark.metrics import IMAGE_METRICS, TEXT_METRICS, metric
+from benchmark.victims import LanguageSettings, VictimSettings
+
+_NAME = r"^[a-z0-9][a-z0-9_]*$"
+_YOUNGER: dict[str, Any] = {
+    "public_network": None,
+    "budget.gradient_evaluations": 0,
+    "federation.distinct_labels": False,
+}
+"""Keys younger than the first records, with their defaults: a digest is as it was without them."""
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class DataSettings(_Frozen):
+    """Which data are attacked."""
+
+    name: str
+    """A data set of the catalogue."""
+    split: Literal["test"] = "test"
+    """Trials come from the private split alone; the public one gives the statistics."""
+
+
+class ImageDataSettings(DataSettings):
+    """Which images are attacked."""
+
+    size: int = Field(ge=4)
+    """Side in pixels that the victim sees."""
+
+
+class TextDataSettings(DataSettings):
+    """Which text is attacked."""
+
+    tokenizer: Literal["gpt2", "bert-base-uncased", "pydoc"]
+    length: int = Field(ge=2)
+    """Tokens of a sequence; nothing is padded."""
+
+
+class FederationSettings(_Frozen):
+    """How a client makes its update."""
+
+    algorithm: Literal["fedsgd"] = "fedsgd"
+    batch_size: int = Field(default=1, ge=1)
+    """Images, or sequences, of one user."""
+    loss: Literal["cross_entropy"] = "cross_entropy"
+
+
+class ImageFederationSettings(FederationSettings):
+    """How a client makes its update from images."""
+
+    distinct_labels: bool = False
+    """Whether no label may stand twice in a batch."""
+
+
+class TextFederationSettings(FederationSettings):
+    """How clients make their update from text."""
+
+    users: int = Field(default=1, ge=1)
+    """Users in an aggregate, whose updates are averaged."""
+
+
+class ThreatSettings(_Frozen):
+    """Who the server is, and what it is granted."""
+
+    server: Server = "honest_but_curious"
+    grants: tuple[Grant, ...] = (Grant.BATCH_SIZE, Grant.DATA_STATISTICS)
+
+    def model(self) -> ThreatModel:
+        """Return the contract's threat model."""
+        return ThreatModel(self.server, frozenset(self.grants))
+
+
+class BudgetSettings(_Frozen):
+    """What an attack may spend on one trial."""
+
+    seconds: float = Field(gt=0, allow_inf_nan=False)
+    memory_mib: int = Field(gt=0)
+    """Above the process's own memory; enforced where attacks run isolated."""
+    gradient_evaluations: int = Field(default=0, ge=0)
+    """Gradients of the victim on a trial's whole batch; 0 leaves closed forms only."""
+
+    def budget(self) -> Budget:
+        """Return the contract's budget."""
+        return Budget(self.seconds, self.memory_mib * 2**20, self.gradient_evaluations)
+
+
+class Protocol(_Frozen):
+    """What makes two numbers comparable."""
+
+    name: str = Field(pattern=_NAME)
+    version: int = Field(ge=1)
+    title: str
+    description: str
+    track: Literal["vision", "text"]
+    data: DataSettings
+    victim: VictimSettings | LanguageSettings
+    federation: FederationSettings
+    threat: ThreatSettings
+    trials: int = Field(ge=1)
+    """Trials under each seed; with one, no control sees another trial's update."""
+    seeds: tuple[int, ...] = Field(min_length=1)
+    budget: BudgetSettings
+    metrics: tuple[str, ...]
+    primary: str
+
+    @model_validator(mode="after")
+    def _names_exist(self) -> Protocol:
+        entry(self.data.name)
+        for name in self.metrics:
+            metric(name)
+        if self.primary not in self.metrics:
+            raise ValueError(f"the primary metric {self.primary} is not among the metrics")
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError("a seed stands twice")
+        return self
+
+    @cached_property
+    def digest(self) -> str:
+        """Identify all that decides a number: everything but the title and the description."""
+        content = self.model_dump(mode="json", exclude={"title", "description"})
+        for path, default in _YOUNGER.items():
+            *outer, key = path.split(".")
+            part = reduce(getitem, outer, content)
+            if part.get(key) == default:
+                part.pop(key, None)
+        text = json.dumps(content, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def frozen(self) -> dict[str, Any]:
+        """Return the protocol as plain data, with its digest, to keep beside its records."""
+        return {**self.model_dump(mode="json"), "digest": self.digest}
+
+
+class VisionProtocol(Protocol):
+    """A protocol of images."""
+
+    track: Literal["vision"] = "vision"
+    data: ImageDataSettings
+    victim: VictimSettings
+    federation: ImageFederationSettings = ImageFederationSettings()
+    threat: ThreatSettings = ThreatSettings()
+    public_network: VictimSettings | None = None
+    """The network granted as `public_network`, an image prior; stands with that grant alone."""
+    metrics: tuple[str, ...] = IMAGE_METRICS
+    primary: str = "psnr"
+
+    @model_validator(mode="after")
+    def _network_is_granted(self) -> VisionProtocol:
+        granted = Grant.PUBLIC_NETWORK in self.threat.model().grants
+        if granted and self.public_network is None:
+            raise ProtocolError("public_network is granted; wanted the key public_network too")
+        if self.public_network is not None and not granted:
+            raise ProtocolError("public_network is described; wanted it among threat.grants too")
+        return self
+
+
+class TextProtocol(Protocol):
+    """A protocol of text."""
+
+    track: Literal["text"]
+    data: TextDataSettings
+    victim: LanguageSettings
+    federation: TextFederationSettings = TextFederationSettings()
+    threat: ThreatSettings = ThreatSettings(
+        grants=(Grant.BATCH_SIZE, Grant.LENGTH, Grant.PUBLIC_TEXT)
+    )
+    metrics: tuple[str, ...] = TEXT_METRICS
+    primary: str = "total_accuracy"
+
+
+class Suite(_Frozen):
+    """The protocols of one board."""
+
+    name: str = Field(pattern=_NAME)
+    title: str
+    protocols: tuple[str, ...] = ()
+    attacks: tuple[str, ...] = ()
+    """The only attacks it runs, as `--attack` names them; empty is all that are registered."""
+    defenses: tuple[str, ...] = ()
+    """Likewise."""
+    trials: int | None = Field(default=None, ge=1)
+    """The first so many trials of each protocol and seed; None is all."""
+    suites: tuple[str, ...] = ()
+    """Suites that run after its own protocols, each by its own choices."""
+
+    @model_validator(mode="after")
+    def _holds_something(self) -> Suite:
+        if not (self.protocols or self.suites):
+            raise ValueError("a suite wants protocols or suites")
+        return self

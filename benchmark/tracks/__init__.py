@@ -1,0 +1,22 @@
+from pathlib import Path
+
+import torch
+
+from benchmark.protocol import Protocol, TextProtocol, VisionProtocol
+from benchmark.tracks.setting import Setting
+from benchmark.tracks.text import TextSetting
+from benchmark.tracks.vision import VisionSetting
+
+__all__ = ["Setting", "TextSetting", "VisionSetting", "load_setting"]
+
+
+def load_setting(protocol: Protocol, mirror: Path | None, device: torch.device) -> Setting:
+    """Load what all cells of a protocol share.
+
+    Raises:
+        DataUnavailable: the data set, or its tokenizer, cannot be had here.
+    """
+    if isinstance(protocol, TextProtocol):
+        return TextSetting.load(protocol, mirror, device)
+    assert isinstance(protocol, VisionProtocol)
+    return VisionSetting.load(protocol, mirror, device)

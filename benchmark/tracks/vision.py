@@ -1,0 +1,128 @@
+"""The vision track: images, read by a Victim."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from benchmark.contract import Batch, DataStatistics, Grant, Reconstruction, TextBatch, fault
+from benchmark.data import ImageSet, find_weights, load_images
+from benchmark.errors import DataUnavailable
+from benchmark.federation import Round, draw_images
+from benchmark.metrics import ALEXNET_FILE, ALEXNET_URL, Scorer
+from benchmark.protocol import VisionProtocol
+from benchmark.seeds import generator
+from benchmark.tracks.setting import Setting
+from benchmark.victims import VictimSettings, VictimSpec, build
+
+
+@dataclass(frozen=True)
+class VisionSetting(Setting):
+    """What all cells of a protocol of images share; see `Setting`."""
+
+    protocol: VisionProtocol
+    data: ImageSet
+    statistics: DataStatistics
+    scorer: Scorer
+    mirror: Path | None
+    device: torch.device
+    public_network: nn.Module | DataUnavailable | None = None
+
+    @classmethod
+    def load(
+        cls, protocol: VisionProtocol, mirror: Path | None, device: torch.device
+    ) -> VisionSetting:
+        """Load a protocol's data and its public network.
+
+        Raises:
+            DataUnavailable: the data set cannot be had here.
+        """
+        chosen = protocol.data
+        data = load_images(chosen.name, chosen.split, chosen.size, mirror)
+        statistics = load_images(chosen.name, "train", chosen.size, mirror).statistics
+        try:
+            backbone = find_weights(ALEXNET_FILE, ALEXNET_URL, mirror)
+        except DataUnavailable:
+            backbone = None  # the scorer then answers None for LPIPS
+        std = protocol.victim.std or tuple(statistics.std.tolist())
+        scorer = Scorer(protocol.metrics, std, backbone)
+        network: nn.Module | DataUnavailable | None = None
+        if protocol.public_network is not None:
+            spec = _spec(protocol.public_network, data, statistics)
+            try:
+                network = build(spec, generator(0, protocol.name, "public network"), mirror)
+                network = network.to(device).requires_grad_(False)
+            except DataUnavailable as reason:
+                network = reason
+        return cls(protocol, data, statistics, scorer, mirror, device, network)
+
+    def round(self, seed: int) -> Round:
+        """Make the undefended round of one seed."""
+        protocol, spec = self.protocol, _spec(self.protocol.victim, self.data, self.statistics)
+        victim = build(spec, generator(seed, protocol.name, "victim"), self.mirror)
+        truths = draw_images(
+            protocol.name,
+            self.data,
+            seed,
+            trials=protocol.trials,
+            batch_size=protocol.federation.batch_size,
+            distinct_labels=protocol.federation.distinct_labels,
+        )
+        return Round(protocol.name, seed, victim.to(self.device), truths)
+
+    def facts(self, truth: Batch | TextBatch | None) -> dict[Grant, Any]:
+        """Return what a threat model may grant of a trial."""
+        known = {
+            Grant.BATCH_SIZE: self.protocol.federation.batch_size,
+            Grant.DATA_STATISTICS: self.statistics,
+            Grant.PUBLIC_NETWORK: None
+            if isinstance(self.public_network, DataUnavailable)
+            else self.public_network,
+        }
+        return known if truth is None else {**known, Grant.LABELS: _images(truth).labels}
+
+    def answer(self, truth: Batch) -> Tensor:
+        """Return the images."""
+        return truth.images
+
+    def prior(self, truth: Batch) -> Reconstruction:
+        """Return the public split's mean image, and no label: none is known."""
+        mean_image = self.statistics.mean_image
+        return Reconstruction(mean_image.expand_as(truth.images), labels=truth.labels[:0])
+
+    def fault(self, answer: Reconstruction) -> str | None:
+        """Return in one line why an answer is a failed trial, or None."""
+        return fault(
+            answer,
+            shape=(self.protocol.federation.batch_size, *self.data.images.shape[1:]),
+            classes=len(self.data.class_names),
+            budget=self.protocol.budget.budget(),
+        )
+
+    def score(self, truth: Batch, answer: Reconstruction) -> dict[str, float | None]:
+        """Return the protocol's metrics; labels that are granted are not inferred."""
+        assert answer.images is not None
+        granted = Grant.LABELS in self.protocol.threat.grants
+        labels = None if granted or answer.labels is None else (truth.labels, answer.labels)
+        return self.scorer.score(truth.images, answer.images, labels)
+
+
+def _images(truth: Batch | TextBatch) -> Batch:
+    assert isinstance(truth, Batch)
+    return truth
+
+
+def _spec(settings: VictimSettings, data: ImageSet, statistics: DataStatistics) -> VictimSpec:
+    """Return a network in full: the protocol's settings and what the data adds."""
+    return VictimSpec(
+        **settings.model_dump(exclude={"mean", "std"}),
+        channels=data.images.shape[1],
+        size=data.images.shape[-1],
+        classes=len(data.class_names),
+        mean=settings.mean or tuple(statistics.mean.tolist()),
+        std=settings.std or tuple(statistics.std.tolist()),
+    )
