@@ -63,11 +63,16 @@ def run(
         bool, typer.Option("--isolate", help="Run every attack in a child process.")
     ] = False,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Only say what is due; run and write nothing.")
+        bool,
+        typer.Option("--plan", help="Only say what is due and its cost; run and write nothing."),
+    ] = False,
+    smoke: Annotated[
+        bool,
+        typer.Option("--smoke", help="Only try one small trial of each cell; write nothing."),
     ] = False,
 ) -> None:
     """Run every attack against every defense of a suite or protocol; finish what is missing."""
-    from benchmark.running.start import Order, carry_out
+    from benchmark.running.start import Order, carry_out, try_out
 
     order = Order(
         suite=suite,
@@ -81,7 +86,9 @@ def run(
         plugins=tuple(plugins or ()),
         isolate=isolate,
     )
-    raise typer.Exit(carry_out(order, only_plan=plan))
+    if plan and smoke:
+        raise BenchmarkError("--plan and --smoke together: wanted one of them")
+    raise typer.Exit(try_out(order) if smoke else carry_out(order, only_plan=plan))
 
 
 @app.command()

@@ -171,6 +171,18 @@ def cells(frame: pd.DataFrame, metrics: Sequence[str], protocol: str) -> list[Ce
     return found
 
 
+def breached(values: Iterable[float], at: float, *, higher: bool) -> float | None:
+    """Return the share of trials that reach a threshold, itself included; None without trials.
+
+    Args:
+        values: one a trial.
+        at: in their unit.
+        higher: whether a higher number is the better attack.
+    """
+    sample = np.asarray(list(values), dtype=float)
+    return float(np.mean(sample >= at if higher else sample <= at)) if len(sample) else None
+
+
 def worst_case(found: Iterable[Cell], metric: str, *, higher: bool) -> Cell | None:
     """Return the cell of the attack that sees most, controls aside; None where none ran.
 

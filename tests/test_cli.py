@@ -15,7 +15,7 @@ from rich.console import Console
 from benchmark import records
 from benchmark.data import CATALOGUE, hub
 from benchmark.errors import DataUnavailable
-from benchmark.protocol import SuitePart, load_protocol
+from benchmark.protocol import SuitePart, load_protocol, protocols_of
 from benchmark.records import read_file, read_folder
 from benchmark.registry import Registry
 from benchmark.running import start
@@ -136,6 +136,64 @@ def test_plan_says_what_is_due_and_writes_nothing(run, results):
     assert "3 due with 7 trials" in table[0]
     assert ["tiny", "none", "random", "0", "1"] in [line.split() for line in table]
     assert {path: path.stat().st_mtime_ns for path in results.rglob("*")} == before
+
+
+def test_plan_and_run_say_what_it_costs_by_protocol(run, results):
+    def costs(out):
+        lines = out.splitlines()
+        return lines[next(i for i, line in enumerate(lines) if "by source" in line) + 2].split()
+
+    assert costs(run("--plan").out) == ["tiny", "3", "unknown", "3", "unknown"]
+    assert costs(run("--trials", 2).out) == ["tiny", "2", "unknown", "2", "unknown"]
+    assert costs(run("--plan").out) == ["tiny", "1", "<", "0:01", "1", "recorded"]
+
+
+def test_full_is_planned_with_a_line_a_protocol(gradleak, results):
+    words = ["--attack", "oracle", "--defense", "none", "--results", results]
+    ended = gradleak("run", "full", "--plan", *words)
+    assert (ended.code, ended.err) == (0, "")
+    costs = ended.out.split("by source")[1].splitlines()[2:]
+    planned = {line.split()[0] for line in costs if line}
+    assert planned == {*protocols_of("full_images"), *protocols_of("full_text"), "total"}
+
+
+def test_smoke_tries_each_cell_and_writes_nothing(run, results):
+    search = [*OURS, "dlg"]
+    ended = run("--smoke", attacks=search)
+    assert (ended.code, ended.err) == (0, "")
+    rows = [line.split() for line in ended.out.splitlines() if line.startswith("tiny")]
+    assert ["tiny", "none", "n/a", "dlg", "searches:"] in [row[:5] for row in rows]
+    assert ["tiny", "none", "ok", "random,"] in [row[:4] for row in rows]
+    assert not results.exists()
+
+
+def test_smoke_of_an_attack_that_fails_ends_in_code_2(run, plugin, results):
+    folder = plugin("crash", "raise ValueError('boom')")
+    ended = run("--smoke", "--plugins", folder, attacks=("random", "crash"))
+    assert ended.code == 2
+    assert "ValueError: boom" in next(line for line in ended.out.splitlines() if "failed" in line)
+    assert not results.exists()
+
+
+def test_smoke_names_what_is_missing(run, tiny, results, monkeypatch):
+    monkeypatch.delenv("GRADLEAK_DATA", raising=False)
+    monkeypatch.setattr(hub, "_fetch", unavailable)
+    ended = run("--smoke", suite=tiny(**MNIST))
+    assert ended.code == 0
+    line = next(line for line in ended.out.splitlines() if "unavailable" in line)
+    assert "GRADLEAK_DATA (not set)" in line
+    assert "hf download mnist" in line
+    assert not results.exists()
+
+
+def test_smoke_of_a_protocol_that_cannot_run_is_a_failure(run, tiny):
+    ended = run("--smoke", suite=tiny(trials=99999))
+    assert ended.code == 2
+    assert "99999 trials" in ended.out
+
+
+def test_plan_and_smoke_together_are_refused(run, results):
+    without(run("--plan", "--smoke"), results, "--plan and --smoke together")
 
 
 def test_second_run_has_nothing_to_do(run, results, numbers):

@@ -180,3 +180,9 @@ def test_score_over_defenses_is_the_mean_of_each_trial_over_them():
         ("a", 16, 2)
     ]
     assert ranking.absent == {"b": ["mjp"]}
+
+
+def test_threshold_itself_is_a_breach_in_either_direction():
+    assert stats.breached([10, 30, 31, 29], 30, higher=True) == 0.5
+    assert stats.breached([10, 30, 31, 29], 30, higher=False) == 0.75
+    assert stats.breached([], 30, higher=True) is None

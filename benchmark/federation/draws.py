@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import overload
+
 import torch
 
 from benchmark.contract import Batch, TextBatch
-from benchmark.data import ImageSet, TokenSet
-from benchmark.errors import ProtocolError
+from benchmark.data import CATALOGUE, ImageSet, TokenSet
+from benchmark.errors import BenchmarkError, DataUnavailable, ProtocolError
 from benchmark.seeds import generator
 
 _MASKED = 0.15  # share of the places that a masked language model guesses, as BERT was trained
@@ -20,8 +24,9 @@ def draw_images(
     trials: int,
     batch_size: int,
     distinct_labels: bool = False,
-) -> list[Batch]:
-    """Return the private batches of a round; no image is in two of them.
+    per_class: int | None = None,
+) -> Sequence[Batch]:
+    """Return the private batches of a round, each made when asked for; no image is in two.
 
     Args:
         name: the protocol's, for errors.
@@ -30,25 +35,60 @@ def draw_images(
         trials: batches.
         batch_size: images a batch.
         distinct_labels: no label stands twice in a batch.
+        per_class: most images of a class in all batches together; fewer trials are still the
+            first of more.
 
     Raises:
         ProtocolError: the data set has too few images.
+        DataUnavailable: this copy of a set whose size is the copy's has too few.
     """
-    if trials * batch_size > len(data.images):
-        raise ProtocolError(
-            f"{name}: {trials} trials of {batch_size} images wanted, {data.name} has "
-            f"{len(data.images)} in its {data.split} split"
-        )
-    order = torch.randperm(len(data.images), generator=generator(seed, data.name, "trials"))
-    chosen = list(order[: trials * batch_size].view(trials, batch_size))
+    draws, labels = generator(seed, data.name, "trials"), data.labels.tolist()
+    order = torch.randperm(len(labels), generator=draws).tolist()
+    if per_class is not None:
+        order = _thinned(order, labels, per_class)
+    wanted, has = f"{trials} trials of {batch_size} images", len(order)
     if distinct_labels:
-        chosen = _distinct(order.tolist(), data.labels.tolist(), trials, batch_size)
-        if len(chosen) < trials:
-            raise ProtocolError(
-                f"{name}: {trials} batches of {batch_size} distinct labels wanted, "
-                f"{data.name} has {len(chosen)} in its {data.split} split"
-            )
-    return [Batch(data.images[rows], data.labels[rows]) for rows in chosen]
+        chosen = _distinct(order, labels, trials, batch_size)
+        wanted, has = f"{trials} batches of {batch_size} distinct labels", len(chosen)
+    else:
+        whole = order[: len(order) // batch_size * batch_size]
+        chosen = list(torch.tensor(whole, dtype=torch.int64).view(-1, batch_size)[:trials])
+    if len(chosen) < trials:
+        limit = f", at most {per_class} a class," if per_class is not None else ""
+        raise _too_few(name, data, wanted + limit, has)
+    return _Batches(data, tuple(chosen))
+
+
+@dataclass(frozen=True)
+class _Batches(Sequence[Batch]):
+    """Batches of the rows of a set, each made anew: photographs are decoded when indexed."""
+
+    data: ImageSet
+    rows: tuple[torch.Tensor, ...]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Batch: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Batch]: ...
+    def __getitem__(self, index: int | slice) -> Batch | Sequence[Batch]:
+        chosen = self.rows[index]
+        if isinstance(chosen, tuple):
+            return _Batches(self.data, chosen)
+        return Batch(self.data.images[chosen], self.data.labels[chosen])
+
+
+def _too_few(name: str, data: ImageSet, wanted: str, has: int) -> BenchmarkError:
+    """Return the error of a set too small; one whose size is the copy's may be had larger."""
+    known = CATALOGUE.get(data.name)
+    if known is not None and not known.size:
+        tried = f"the copy here, which has {has} in its {data.split} split"
+        return DataUnavailable(f"{data.name} with {wanted} for {name}", [tried], known.access)
+    return ProtocolError(
+        f"{name}: {wanted} wanted, {data.name} has {has} in its {data.split} split"
+    )
 
 
 def draw_text(
@@ -100,6 +140,17 @@ def _hidden(tokens: torch.Tensor, draws: torch.Generator) -> torch.Tensor:
     scores = torch.rand(tokens.shape, generator=draws)
     least = scores.min(dim=1, keepdim=True).values
     return (scores < _MASKED) | (scores == least)
+
+
+def _thinned(order: list[int], labels: list[int], most: int) -> list[int]:
+    """Return the rows in their order, the first `most` of each label."""
+    left: dict[int, int] = {}
+    kept = []
+    for row in order:
+        left[labels[row]] = left.get(labels[row], most) - 1
+        if left[labels[row]] >= 0:
+            kept.append(row)
+    return kept
 
 
 def _distinct(order: list[int], labels: list[int], trials: int, batch: int) -> list[torch.Tensor]:

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 import pandas as pd
 
 from benchmark import stats
+from benchmark.errors import RecordError
 from benchmark.leaderboard.markdown import (
     DASH,
     code,
+    digits,
     fold,
     grid,
     interval,
@@ -19,7 +21,8 @@ from benchmark.leaderboard.markdown import (
     stacked,
 )
 from benchmark.leaderboard.part import NONE, VERDICTS, Part
-from benchmark.stats import Place, Ranking
+from benchmark.metrics import METRICS, Metric
+from benchmark.stats import Cell, Place, Ranking
 
 
 def matrix(part: Part) -> str:
@@ -167,9 +170,14 @@ def full(part: Part) -> str:
                 score = cell.scores.get(metric)
                 fewer = f" n={score.n}" if score and score.n < cell.n else ""
                 texts.append(f"{spread(score)}<br>{interval(score)}{fewer}" if score else DASH)
+            texts += _trials(part, cell)
             linked = [part.link(text, defense, attack) for text in texts]
             rows.append([code(defense), code(attack), *linked])
     headers = ["Defense", "Attack", "n", "failed", "s/trial", *(units[m] for m in there)]
+    headers += [f"best {part.primary}", f"worst {part.primary}"]
+    if breach := _breach(part):
+        sign = "≥" if breach[0].better == "higher" else "≤"
+        headers.append(f"breached ({breach[0].name} {sign} {breach[1]:g})")
     blocks = [grid(headers, rows, words=2)]
     if why := reasons(part, ["failed", "timed_out"]):
         blocks += ["Failed and timed-out trials count with the prior-only score:", why]
@@ -177,6 +185,31 @@ def full(part: Part) -> str:
     if missing := [code(metric) for metric in units if metric not in there]:
         return f"No trial has {', '.join(missing)}: unavailable where these ran.\n\n{folded}"
     return folded
+
+
+def _breach(part: Part) -> tuple[Metric, float] | None:
+    """Return the metric, and the number from which on a trial is breached, if the protocol does."""
+    match part.frozen.content.get("breach"):
+        case None:
+            return None
+        case {"metric": str(name), "at": int() | float() as at} if name in part.frozen.metrics:
+            return METRICS[name], at
+        case stated:
+            path = part.results / part.frozen.name / "protocol.json"
+            raise RecordError(f"{path}: breach is {stated}; wanted one of its metrics and at")
+
+
+def _trials(part: Part, cell: Cell) -> list[str]:
+    """Return the best and the worst trial for the attacker, and the share of those breached."""
+    frame, score = part.frame, cell.scores.get(part.primary)
+    ran = frame[(frame["defense"] == cell.defense) & (frame["attack"] == cell.attack)]
+    ends = sorted([ran[part.primary].min(), ran[part.primary].max()], reverse=part.higher)
+    texts = [DASH if score is None else digits(score)(end) for end in ends]
+    if breach := _breach(part):
+        metric, at = breach
+        share = stats.breached(ran[metric.name].dropna(), at, higher=metric.better == "higher")
+        texts.append(DASH if share is None else f"{share:.0%}")
+    return texts
 
 
 def _seconds(seconds: float | None) -> str:

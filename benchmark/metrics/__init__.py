@@ -1,22 +1,25 @@
 from benchmark.metrics.base import Metric
-from benchmark.metrics.lpips import ALEXNET_FILE, ALEXNET_URL
+from benchmark.metrics.iip import Candidates, candidate_rows, pixels
+from benchmark.metrics.lpips import LPIPS_URLS
 from benchmark.metrics.pairing import assignment
 from benchmark.metrics.scoring import IMAGE_METRICS, METRICS, TEXT_METRICS, Scorer, metric
 from benchmark.metrics.text import sequence_assignment
 from benchmark.metrics.text_scoring import Excerpt, TextScorer, excerpt
 
 __all__ = [
-    "ALEXNET_FILE",
-    "ALEXNET_URL",
     "IMAGE_METRICS",
+    "LPIPS_URLS",
     "METRICS",
     "TEXT_METRICS",
+    "Candidates",
     "Excerpt",
     "Metric",
     "Scorer",
     "TextScorer",
     "assignment",
+    "candidate_rows",
     "excerpt",
     "metric",
+    "pixels",
     "sequence_assignment",
 ]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from benchmark.errors import PluginError, ProtocolError
 from benchmark.metrics.base import Metric
 from benchmark.metrics.fft2d import FFT2D
+from benchmark.metrics.iip import IIP, Candidates
 from benchmark.metrics.labels import LABEL_ACCURACY
-from benchmark.metrics.lpips import LPIPS
+from benchmark.metrics.lpips import LPIPS, LPIPS_SQUEEZE, LPIPS_VGG
 from benchmark.metrics.mse import MSE, NORMALISED_MSE
 from benchmark.metrics.pairing import assignment
 from benchmark.metrics.psnr import PSNR
@@ -23,16 +24,18 @@ from benchmark.metrics.text_overlap import OVERLAP_METRICS
 if TYPE_CHECKING:
     from torch import Tensor
 
+_FIRST = (PSNR, SSIM, MSE, NORMALISED_MSE, FFT2D, LPIPS)
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
-        *(PSNR, SSIM, MSE, NORMALISED_MSE, FFT2D, LPIPS, LABEL_ACCURACY),
+        *_FIRST,
+        *(LPIPS_VGG, LPIPS_SQUEEZE, IIP, LABEL_ACCURACY),
         *TOKEN_METRICS,
         *OVERLAP_METRICS,
     )
 }
-IMAGE_METRICS = tuple(name for name, metric in METRICS.items() if metric.of == "images")
-"""What a protocol on images measures that names no metrics."""
+IMAGE_METRICS = tuple(metric.name for metric in _FIRST)
+"""What a protocol on images measures that names no metrics; part of digests, so never changed."""
 TEXT_METRICS = tuple(name for name, metric in METRICS.items() if metric.of == "tokens")
 """What a protocol on text measures that names no metrics."""
 
@@ -60,12 +63,14 @@ class Scorer:
     Attributes:
         metrics: names, in the order of the answer; ProtocolError for one not of images or labels.
         std: (channel,), of the victim's normalisation; its mean cancels in every difference.
-        lpips_backbone: file of AlexNet weights; without it LPIPS is None.
+        lpips_files: torchvision's weights by LPIPS's backbones; without them LPIPS is None.
+        candidates: among which IIP seeks; without them it is None.
     """
 
     metrics: tuple[str, ...]
     std: tuple[float, ...]
-    lpips_backbone: Path | None = None
+    lpips_files: Mapping[str, Path] = field(default_factory=dict)
+    candidates: Candidates | None = None
 
     def __post_init__(self) -> None:
         refuse_others(self.metrics, "images", "labels")

@@ -21,6 +21,9 @@ _YOUNGER: dict[str, Any] = {
     "public_network": None,
     "budget.gradient_evaluations": 0,
     "federation.distinct_labels": False,
+    "data.per_class": None,
+    "breach": None,
+    "iip_embedding": None,
 }
 """Keys younger than the first records, with their defaults: a digest is as it was without them."""
 
@@ -43,6 +46,8 @@ class ImageDataSettings(DataSettings):
 
     size: int = Field(ge=4)
     """Side in pixels that the victim sees."""
+    per_class: int | None = Field(default=None, ge=1)
+    """Most images of a class among all the trials of a seed; None is no limit."""
 
 
 class TextDataSettings(DataSettings):
@@ -101,6 +106,15 @@ class BudgetSettings(_Frozen):
         return Budget(self.seconds, self.memory_mib * 2**20, self.gradient_evaluations)
 
 
+class BreachSettings(_Frozen):
+    """From which score on a trial counts as breached."""
+
+    metric: str
+    """One of the protocol's own."""
+    at: float = Field(allow_inf_nan=False)
+    """In the metric's unit; itself a breach, as is all that is better for the attacker."""
+
+
 class Protocol(_Frozen):
     """What makes two numbers comparable."""
 
@@ -119,6 +133,7 @@ class Protocol(_Frozen):
     budget: BudgetSettings
     metrics: tuple[str, ...]
     primary: str
+    breach: BreachSettings | None = None
 
     @model_validator(mode="after")
     def _names_exist(self) -> Protocol:
@@ -127,6 +142,8 @@ class Protocol(_Frozen):
             metric(name)
         if self.primary not in self.metrics:
             raise ValueError(f"the primary metric {self.primary} is not among the metrics")
+        if self.breach is not None and self.breach.metric not in self.metrics:
+            raise ValueError(f"the breach metric {self.breach.metric} is not among the metrics")
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError("a seed stands twice")
         return self
@@ -158,6 +175,9 @@ class VisionProtocol(Protocol):
     threat: ThreatSettings = ThreatSettings()
     public_network: VictimSettings | None = None
     """The network granted as `public_network`, an image prior; stands with that grant alone."""
+    iip_embedding: Literal["pixels"] | VictimSettings | None = None
+    """Where the metric `iip` compares images: on pixels averaged to 32 x 32 at most, or by what
+    the last layer of a network reads; without one the metric has no number."""
     metrics: tuple[str, ...] = IMAGE_METRICS
     primary: str = "psnr"
 

@@ -6,7 +6,7 @@ Those without a record of the same protocol, plugin source, arguments and seed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmark.cell import Cell
@@ -92,7 +92,31 @@ def reading(cell: Cell, results: Path) -> Reading:
     return read_file(cell_path(results, *names))
 
 
-def damaged(groups: Iterable[Group], results: Path) -> list[str]:
-    """Return the lines of the groups' files that could not be read, each as `file:line: why`."""
-    cells = (cell for group in groups for cell in group.cells(group.seeds[0]))
-    return [line for cell in cells for line in reading(cell, results).damaged]
+@dataclass(frozen=True)
+class Survey:
+    """What a run finds before it starts; each file is read once.
+
+    Attributes:
+        due: the cells that lack trials, with those trials, in the order of a run.
+        records: all that the files hold, outdated ones too.
+        damaged: the lines that could not be read, each as `file:line: why`.
+    """
+
+    due: list[tuple[Cell, list[int]]] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
+    damaged: list[str] = field(default_factory=list)
+
+
+def survey(groups: Iterable[Group], results: Path) -> Survey:
+    """Read the files of groups."""
+    found = Survey()
+    for group in groups:
+        readings = [reading(cell, results) for cell in group.cells(group.seeds[0])]
+        for one in readings:
+            found.records.extend(one.records)
+            found.damaged.extend(one.damaged)
+        for seed in group.seeds:
+            for cell, one in zip(group.cells(seed), readings, strict=True):
+                if trials := due_trials(one, cell, group.trials):
+                    found.due.append((cell, trials))
+    return found

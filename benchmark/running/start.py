@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +17,16 @@ from benchmark.cell import Cell, Worker
 from benchmark.errors import BenchmarkError, ProtocolError
 from benchmark.protocol import load_suite
 from benchmark.registry import Registry, Submission
+from benchmark.running.cost import costs, table
 from benchmark.running.inprocess import InProcess
 from benchmark.running.local import LocalRunner, Tally
-from benchmark.running.plan import Group, damaged, due_cells, groups
+from benchmark.running.plan import Group, groups, survey
 from benchmark.running.progress import Progress
 from benchmark.running.provenance import provenance
 from benchmark.running.sandbox import Sandbox
+from benchmark.running.smoke import Smoked, failed, smoke
+from benchmark.running.smoke import table as outcomes
+from benchmark.tracks import load_setting
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,7 @@ class Order:
 
 
 def carry_out(order: Order, *, only_plan: bool) -> int:
-    """Run an order and print what came of it.
+    """Run an order and print what came of it; before it runs, what it would cost.
 
     Returns:
         The exit code: 2 where a submission failed on every trial it was given, else 0.
@@ -51,14 +56,10 @@ def carry_out(order: Order, *, only_plan: bool) -> int:
     """
     device = device_named(order.device)
     due = _groups(order)
-    for line in damaged(due, order.results):
+    found = survey(due, order.results)
+    for line in found.damaged:
         print(f"gradleak: {line}", file=sys.stderr)
-    left = [
-        cell
-        for group in due
-        for seed in group.seeds
-        for cell in due_cells(group, order.results, seed)
-    ]
+    left = found.due
     console = Console(file=sys.stdout, highlight=False)
     cells = sum(len(group.attacks) * len(group.seeds) for group in due)
     trials = sum(len(each) for _, each in left)
@@ -66,18 +67,17 @@ def carry_out(order: Order, *, only_plan: bool) -> int:
     console.print(line, markup=False, soft_wrap=True)
     if only_plan:
         _print_plan(left)
+    if left:
+        cores = torch.get_num_threads()
+        cost = costs(left, found.records, order.results, device=device.type, cores=cores)
+        print(table(cost), end="\n\n")
+    if only_plan:
         return 0
     records.check_writable(order.results)
     if not left:
         return 0
     with ExitStack() as stack:
-        inside, sandbox = InProcess(), stack.enter_context(Sandbox(device))
-
-        def worker_of(submission: Submission) -> Worker:
-            return sandbox if order.isolate or submission.outside else inside
-
-        for submission in {one.label: one for group in due for one in group.attacks}.values():
-            worker_of(submission).load(submission)  # or the run ends before it begins
+        worker_of = _workers(order, due, device, stack)
         progress = stack.enter_context(Progress(len(left), trials, console))
         runner = LocalRunner(
             order.results,
@@ -89,6 +89,35 @@ def carry_out(order: Order, *, only_plan: bool) -> int:
         )
         tally = runner.run(due)
     return _report(tally, order, console)
+
+
+def try_out(order: Order) -> int:
+    """Run one small trial of each cell of an order, print what came of it, and write nothing.
+
+    Returns:
+        The exit code: 2 where a cell failed, else 0.
+
+    Raises:
+        BenchmarkError: anything in the order that does not fit.
+    """
+    device, due = device_named(order.device), _groups(order)
+    console = Console(file=sys.stdout, highlight=False)
+    cells = sum(len(group.attacks) for group in due)
+    made: list[Smoked] = []
+    with ExitStack() as stack:
+        tried = smoke(
+            due,
+            load=lambda group: load_setting(group.protocol, order.mirror, device),
+            worker_of=_workers(order, due, device, stack),
+            provenance=provenance(device),
+        )
+        progress = stack.enter_context(Progress(cells, cells, console))
+        for one in tried:
+            made.append(one)
+            progress.advance(one.cell, 1)
+            progress.done(one.cell, 1)
+    print(outcomes(made))
+    return 2 if failed(made) else 0
 
 
 def device_named(name: str) -> torch.device:
@@ -104,6 +133,20 @@ def device_named(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(name)
+
+
+def _workers(
+    order: Order, due: list[Group], device: torch.device, stack: ExitStack
+) -> Callable[[Submission], Worker]:
+    """Return which worker runs a submission; a PluginError where one cannot be loaded."""
+    inside, sandbox = InProcess(), stack.enter_context(Sandbox(device))
+
+    def worker_of(submission: Submission) -> Worker:
+        return sandbox if order.isolate or submission.outside else inside
+
+    for submission in {one.label: one for group in due for one in group.attacks}.values():
+        worker_of(submission).load(submission)
+    return worker_of
 
 
 def _groups(order: Order) -> list[Group]:
@@ -129,7 +172,7 @@ def _print_plan(left: list[tuple[Cell, list[int]]]) -> None:
         for cell, trials in left
     ]
     if rows:
-        print(tabulate(rows, ["protocol", "defense", "attack", "seed", "trials due"]))
+        print(tabulate(rows, ["protocol", "defense", "attack", "seed", "trials due"]), end="\n\n")
 
 
 def _report(tally: Tally, order: Order, console: Console) -> int:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +16,11 @@ from benchmark.contract import Batch, DataStatistics, Grant, Reconstruction, Tex
 from benchmark.data import ImageSet, find_weights, load_images
 from benchmark.errors import DataUnavailable
 from benchmark.federation import Round, draw_images
-from benchmark.metrics import ALEXNET_FILE, ALEXNET_URL, Scorer
+from benchmark.metrics import LPIPS_URLS, Candidates, Scorer, candidate_rows, pixels
 from benchmark.protocol import VisionProtocol
 from benchmark.seeds import generator
 from benchmark.tracks.setting import Setting
-from benchmark.victims import VictimSettings, VictimSpec, build
+from benchmark.victims import Victim, VictimSettings, VictimSpec, build, head
 
 
 @dataclass(frozen=True)
@@ -44,20 +47,23 @@ class VisionSetting(Setting):
         chosen = protocol.data
         data = load_images(chosen.name, chosen.split, chosen.size, mirror)
         statistics = load_images(chosen.name, "train", chosen.size, mirror).statistics
-        try:
-            backbone = find_weights(ALEXNET_FILE, ALEXNET_URL, mirror)
-        except DataUnavailable:
-            backbone = None  # the scorer then answers None for LPIPS
         std = protocol.victim.std or tuple(statistics.std.tolist())
-        scorer = Scorer(protocol.metrics, std, backbone)
-        network: nn.Module | DataUnavailable | None = None
-        if protocol.public_network is not None:
-            spec = _spec(protocol.public_network, data, statistics)
+
+        def made(settings: VictimSettings, use: str) -> Victim | DataUnavailable:
+            spec = _spec(settings, data, statistics)
             try:
-                network = build(spec, generator(0, protocol.name, "public network"), mirror)
-                network = network.to(device).requires_grad_(False)
+                network = build(spec, generator(0, protocol.name, use), mirror)
             except DataUnavailable as reason:
-                network = reason
+                return reason
+            return network.to(device).requires_grad_(False)
+
+        public = protocol.public_network
+        network = None if public is None else made(public, "public network")
+        candidates = None
+        if (embed := _embedding(protocol, made)) is not None:
+            rows = candidate_rows(data.labels, generator(0, protocol.name, "candidates"))
+            candidates = Candidates(data.images.__getitem__, rows, embed)
+        scorer = Scorer(protocol.metrics, std, _lpips_files(mirror), candidates)
         return cls(protocol, data, statistics, scorer, mirror, device, network)
 
     def round(self, seed: int) -> Round:
@@ -71,6 +77,7 @@ class VisionSetting(Setting):
             trials=protocol.trials,
             batch_size=protocol.federation.batch_size,
             distinct_labels=protocol.federation.distinct_labels,
+            per_class=protocol.data.per_class,
         )
         return Round(protocol.name, seed, victim.to(self.device), truths)
 
@@ -114,6 +121,40 @@ class VisionSetting(Setting):
 def _images(truth: Batch | TextBatch) -> Batch:
     assert isinstance(truth, Batch)
     return truth
+
+
+def _lpips_files(mirror: Path | None) -> dict[str, Path]:
+    """Return the backbones that are here; without its own the scorer answers None for an LPIPS."""
+    found = {}
+    for net, url in LPIPS_URLS.items():
+        with contextlib.suppress(DataUnavailable):
+            found[net] = find_weights(url.rpartition("/")[2], url, mirror)
+    return found
+
+
+def _embedding(
+    protocol: VisionProtocol, made: Callable[[VictimSettings, str], Victim | DataUnavailable]
+) -> Callable[[Tensor], Tensor] | None:
+    """Return what IIP compares images by; None where it is not asked for or cannot be had."""
+    stated = protocol.iip_embedding
+    if stated is None or "iip" not in protocol.metrics:
+        return None
+    if stated == "pixels":
+        return pixels
+    network = made(stated, "iip embedding")
+    return None if isinstance(network, DataUnavailable) else partial(_features, network)
+
+
+def _features(network: Victim, images: Tensor) -> Tensor:
+    """Return what a network's last linear layer reads, (batch, width)."""
+    read: list[Tensor] = []
+    last = network.network.get_submodule(head(network))
+    with (
+        torch.inference_mode(),
+        last.register_forward_pre_hook(lambda _, given: read.extend(given)),
+    ):
+        network(images.to(network.mean.device))
+    return read[0]
 
 
 def _spec(settings: VictimSettings, data: ImageSet, statistics: DataStatistics) -> VictimSpec:

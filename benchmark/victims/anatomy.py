@@ -6,7 +6,7 @@ share one matrix, each is a slice of its rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from benchmark.errors import NotApplicable
 from benchmark.victims.april import AprilTransformer, BlockB
 from benchmark.victims.cifar_resnet import CifarResNet
+from benchmark.victims.face_transformer import FaceTransformer
 from benchmark.victims.language.victim import LanguageVictim
 from benchmark.victims.parts import Part
 from benchmark.victims.victim import Victim
@@ -42,11 +43,15 @@ class Anatomy:
     channels: int
     size: int
     patch: int
-    """Side of a patch in pixels; a flattened patch is (channel, row, column)."""
+    """From one patch to the next in pixels, and so its side where patches do not overlap.
+
+    A flattened patch is (channel, row, column).
+    """
     width: int
     heads: int
     patch_embedding: str
-    """Prefix of the patch embedding; its weight flattens to (width, channel * patch * patch)."""
+    """Prefix of the patch embedding; its weight flattens to (width, channel * side * side),
+    where side is `patch + overlap`."""
     position: str
     """Name of the positions, (1, tokens, width)."""
     position_trained: bool
@@ -59,6 +64,8 @@ class Anatomy:
     blocks: tuple[Block, ...]
     final_norm: str | None
     head: str
+    overlap: int = 0
+    """Pixels that a patch shares with the next in its row or column."""
 
     @property
     def patches(self) -> int:
@@ -81,6 +88,10 @@ def anatomy(model: nn.Module) -> Anatomy:
         network = model.network
         if isinstance(network, AprilTransformer):
             return _april(network, model)
+        if isinstance(network, FaceTransformer):
+            parts = _april(network, model)
+            overlap = network.patch - network.stride
+            return replace(parts, patch=network.stride, overlap=overlap, final_norm="norm")
         from timm.models.vision_transformer import VisionTransformer
 
         if isinstance(network, VisionTransformer):
@@ -101,7 +112,7 @@ def head(model: nn.Module) -> str:
     network: Any = model.network
     if isinstance(network, CifarResNet):
         return "linear"
-    if isinstance(network, AprilTransformer):
+    if isinstance(network, AprilTransformer | FaceTransformer):
         return "head"
     classifier = network.get_classifier()
     last = classifier[0] if isinstance(classifier, tuple) else classifier

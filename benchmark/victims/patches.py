@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -23,7 +26,8 @@ def images_from_patches(patches: Tensor, model: nn.Module, batch_size: int) -> T
     """Return a batch of one image repeated, from its patches as the victim's network sees them.
 
     Args:
-        patches: (patches, channel * patch * patch), normalised by the victim, any float type.
+        patches: (patches, channel * side * side), normalised by the victim, any float type; a
+            side is that of a patch and its overlap.
         model: the victim.
         batch_size: how often the image is repeated.
 
@@ -32,6 +36,14 @@ def images_from_patches(patches: Tensor, model: nn.Module, batch_size: int) -> T
     """
     assert isinstance(model, Victim)
     parts = anatomy(model)
-    image = to_images(patches[None], parts.patch, parts.size)
+    columns, side = patches[None].transpose(1, 2), parts.patch + parts.overlap
+    fold = partial(
+        functional.fold,
+        output_size=parts.size,
+        kernel_size=side,
+        stride=parts.patch,
+        padding=parts.overlap,
+    )
+    image = fold(columns) / fold(torch.ones_like(columns))  # what overlaps is averaged
     pixels = image * model.std.to(image) + model.mean.to(image)
     return pixels.float().expand(batch_size, -1, -1, -1)

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from benchmark.errors import ProtocolError
+
+_YOUNGER = ("checkpoint", "heads")
+"""Keys younger than the first records; None is not written, so a digest is as it was."""
+_CHECKPOINTS = (".safetensors", ".pth", ".pt")
 
 
 class Initialisation(BaseModel):
@@ -32,11 +44,16 @@ class VictimSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     architecture: str
-    """`april_a`, `april_b`, `cifar/NAME` or `timm/NAME`.
+    """`april_a`, `april_b`, `face_transformer`, `cifar/NAME` or `timm/NAME`.
 
     `cifar/` has resnet20, resnet32 and resnet56; `timm/` any of its ViTs, DeiTs, Swins, ResNets.
     """
     weights: Literal["random", "pretrained"] = "random"
+    checkpoint: str | None = None
+    """File in the mirror whose tensors, named as the network's, take the place of random ones.
+
+    A `.safetensors`, or a state dict in a `.pth` or `.pt`, read without unpickling objects.
+    """
     initialisation: Initialisation = Initialisation()
     position: Literal["learned", "sincos_1d", "sincos_2d"] = "learned"
     """The sine-cosine ones are fixed: no parameter, and so no gradient."""
@@ -49,6 +66,8 @@ class VictimSettings(BaseModel):
     """Embedding width; Swin's is that of its first stage."""
     depth: int | None = Field(default=None, ge=1)
     """Number of blocks."""
+    heads: int | None = Field(default=None, ge=1)
+    """Attention heads, of `face_transformer` alone."""
     mean: tuple[float, ...] | None = None
     """Per channel; None is that of the data's public split. The victim normalises inside itself.
 
@@ -56,6 +75,28 @@ class VictimSettings(BaseModel):
     """
     std: tuple[float, ...] | None = None
     """Likewise."""
+
+    @field_validator("checkpoint")
+    @classmethod
+    def _lies_in_the_mirror(cls, path: str | None) -> str | None:
+        if path is None:
+            return None
+        if not all(parts := path.split("/")) or ".." in parts:
+            raise ValueError("wanted a path within the mirror")
+        if not path.endswith(_CHECKPOINTS):
+            raise ValueError(f"wanted a file that ends in {', '.join(_CHECKPOINTS)}")
+        return path
+
+    @model_validator(mode="after")
+    def _starts_once(self) -> VictimSettings:
+        if self.checkpoint is not None and self.weights != "random":
+            raise ValueError("a checkpoint replaces random weights; wanted weights: random")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _as_it_was(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        content: dict[str, Any] = dump(self)
+        return {k: v for k, v in content.items() if v is not None or k not in _YOUNGER}
 
 
 class VictimSpec(VictimSettings):

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import copy
+import pickle
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmark.contract import Batch
-from benchmark.errors import ProtocolError
+from benchmark.errors import BenchmarkError, DataUnavailable, ProtocolError
 from benchmark.victims.april import AprilTransformer, BlockA, BlockB
 from benchmark.victims.cifar_resnet import cifar_network
+from benchmark.victims.face_transformer import FaceTransformer
 from benchmark.victims.positions import fix_positions
 from benchmark.victims.spec import VictimSpec
 from benchmark.victims.timm_models import timm_network
 
-APRIL_BLOCKS: dict[str, type[BlockA] | type[BlockB]] = {"april_a": BlockA, "april_b": BlockB}
+_SIZES = frozenset({"patch", "width", "depth"})
+OWN: dict[str, tuple[Callable[..., nn.Module], frozenset[str]]] = {
+    "april_a": (partial(AprilTransformer, BlockA), _SIZES),
+    "april_b": (partial(AprilTransformer, BlockB), _SIZES),
+    "face_transformer": (FaceTransformer, _SIZES | {"heads"}),
+}
+"""The networks written here, and the settings that each takes."""
 
 
 class Victim(nn.Module):
@@ -68,44 +78,90 @@ def build(spec: VictimSpec, generator: torch.Generator, mirror: Path | None = No
         spec: the victim in full.
         generator: its only source of randomness.
         mirror: a folder whose `weights/` holds pretrained weights; else the local caches of the
-            model hub (timm's) and of torch hub (the published ones) serve.
+            model hub (timm's) and of torch hub (the published ones) serve. A checkpoint's path
+            starts here.
+
+    Returns:
+        The victim. A checkpoint's place is no part of it: its spec says `pretrained` instead.
 
     Raises:
         ProtocolError: no such architecture, or sizes that do not fit.
-        DataUnavailable: pretrained weights that lie in neither place.
+        DataUnavailable: weights that are not on this machine.
+        BenchmarkError: a checkpoint of another network.
     """
     seed = int(torch.randint(2**62, (), generator=generator))
     with torch.random.fork_rng(devices=[]):  # layers initialise from torch's global stream
         torch.manual_seed(seed)
         network = _network(spec, mirror)
         _initialise_tokens(network, spec)
+    if spec.checkpoint is not None:
+        _load_checkpoint(network, spec.checkpoint, mirror)
+        # so that a sandbox needs no file, and no other width is asked of these weights
+        spec = spec.model_copy(update={"checkpoint": None, "weights": "pretrained"})
     _fix_positions(network, spec)
     return Victim(network, spec).eval()
 
 
 def _network(spec: VictimSpec, mirror: Path | None) -> nn.Module:
-    sizes = {"patch": spec.patch, "width": spec.width, "depth": spec.depth}
-    if spec.architecture in APRIL_BLOCKS:
-        if spec.weights == "pretrained":
-            raise ProtocolError(f"{spec.architecture} has no pretrained weights; wanted random")
-        given = {name: value for name, value in sizes.items() if value is not None}
-        try:
-            return AprilTransformer(
-                APRIL_BLOCKS[spec.architecture],
-                channels=spec.channels,
-                size=spec.size,
-                classes=spec.classes,
-                **given,
-            )
-        except ValueError as error:
-            raise ProtocolError(f"{spec.architecture}: {error}") from error
+    if spec.architecture in OWN:
+        return _own(spec)
+    spec.refuse("heads")
     family, _, name = spec.architecture.partition("/")
     if family == "cifar":
         return cifar_network(name, spec, mirror)
     if family == "timm":
         return timm_network(name, spec, mirror)
-    known = ", ".join([*APRIL_BLOCKS, "cifar/NAME", "timm/NAME"])
+    known = ", ".join([*OWN, "cifar/NAME", "timm/NAME"])
     raise ProtocolError(f"no victim {spec.architecture!r}; known: {known}")
+
+
+def _own(spec: VictimSpec) -> nn.Module:
+    """Make a network of ours, random weights from torch's global stream."""
+    make, sizes = OWN[spec.architecture]
+    spec.refuse(*({"patch", "width", "depth", "heads"} - sizes))
+    if spec.weights == "pretrained":
+        raise ProtocolError(f"{spec.architecture} has no pretrained weights; wanted random")
+    given = {name: getattr(spec, name) for name in sizes if getattr(spec, name) is not None}
+    try:
+        return make(channels=spec.channels, size=spec.size, classes=spec.classes, **given)
+    except ValueError as error:
+        raise ProtocolError(f"{spec.architecture}: {error}") from error
+
+
+def _load_checkpoint(network: nn.Module, name: str, mirror: Path | None) -> None:
+    """Replace every tensor of a network by a checkpoint's.
+
+    Raises:
+        DataUnavailable: no such file in the mirror.
+        BenchmarkError: no file of tensors, or of another network; with the file and the key.
+    """
+    if mirror is None or not (mirror / name).is_file():
+        place = "GRADLEAK_DATA (unset)" if mirror is None else str(mirror / name)
+        raise DataUnavailable(f"checkpoint {name}", [place], f"put it at {name} in the mirror")
+    path, wanted = mirror / name, network.state_dict()
+    found = _tensors(path)
+    for key in [*wanted, *found]:
+        shapes = [tuple(t[key].shape) if key in t else "no tensor" for t in (found, wanted)]
+        if shapes[0] != shapes[1]:
+            raise BenchmarkError(f"{path}: {key} is {shapes[0]}; the network wants {shapes[1]}")
+    network.load_state_dict(found)
+
+
+def _tensors(path: Path) -> dict[str, Tensor]:
+    """Read a state dict, of which each value is a tensor."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        content: Any = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, EOFError, RuntimeError, SafetensorError, pickle.UnpicklingError) as error:
+        raise BenchmarkError(f"{path}: no file of weights: {type(error).__name__}") from error
+    content = content.get("state_dict", content) if isinstance(content, dict) else content
+    if not isinstance(content, dict) or not all(isinstance(t, Tensor) for t in content.values()):
+        raise BenchmarkError(f"{path}: no state dict; wanted tensors by name")
+    return content
 
 
 def _fix_positions(network: nn.Module, spec: VictimSpec) -> None:

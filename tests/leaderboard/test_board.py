@@ -25,6 +25,11 @@ def rows(text, heading):
     return {first: dict(zip(cells[0][1:], rest, strict=True)) for first, *rest in cells}
 
 
+def details(text):
+    """Return the rows of the table of all metrics, by defense."""
+    return rows(text, "Details")
+
+
 @pytest.fixture
 def full(folder):
     """Two defenses, two attacks (one of them n/a under noise) and two controls."""
@@ -272,3 +277,39 @@ def test_a_file_in_another_cells_place_is_an_error(full):
     path.rename(path.with_name("ig.jsonl"))
     with pytest.raises(RecordError, match=r"dlg\.jsonl: records name this file"):
         write_board(full.path, full.output)
+
+
+def test_full_table_shows_the_best_and_the_worst_trial_for_the_attacker(folder):
+    folder.protocol().cell("dlg", 20.25, 41, 10).cell("dlg", 7, defense="noise")
+    row = details(board(folder))
+    assert (row["none"]["best psnr"], row["none"]["worst psnr"]) == ("41", "10")
+    assert (row["noise"]["best psnr"], row["noise"]["worst psnr"]) == ("7.000", "7.000")
+    assert not [name for name in row["none"] if name.startswith("breached")]
+
+
+def test_best_trial_is_the_lowest_where_lower_is_better_for_the_attacker(folder):
+    folder.protocol(primary="mse").cell("dlg", {"mse": 0.5}, {"mse": 0.25})
+    row = details(board(folder))["none"]
+    assert float(row["best mse"]) < float(row["worst mse"])
+
+
+@pytest.mark.parametrize(
+    ("metric", "at", "heading", "share"),
+    [("psnr", 30, "breached (psnr ≥ 30)", "75%"), ("mse", 0.1, "breached (mse ≤ 0.1)", "25%")],
+)
+def test_full_table_shows_the_share_of_trials_breached(folder, metric, at, heading, share):
+    scores = [{"psnr": p, "mse": m} for p, m in ((31, 0.5), (30, 0.2), (29, 0.1), (50, 1))]
+    folder.protocol(breach={"metric": metric, "at": at}).cell("dlg", *scores)
+    assert details(board(folder))["none"][heading] == share
+
+
+def test_share_breached_is_a_dash_where_no_trial_has_the_metric(folder):
+    folder.protocol(breach={"metric": "mse", "at": 0.1}).cell("dlg", {"psnr": 10}, {"psnr": 11})
+    assert details(board(folder))["none"]["breached (mse ≤ 0.1)"] == "—"
+
+
+@pytest.mark.parametrize("breach", [3, {"metric": "psnr"}, {"metric": "ssim", "at": 1}])
+def test_breach_that_cannot_be_read_is_named_with_its_file(folder, breach):
+    folder.protocol(breach=breach).cell("dlg", 10)
+    with pytest.raises(RecordError, match=r"vit/protocol\.json: breach is .*; wanted one of its"):
+        board(folder)

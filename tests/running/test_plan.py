@@ -4,7 +4,7 @@ import pytest
 
 from benchmark.records import append, cell_path
 from benchmark.registry import Registry
-from benchmark.running.plan import due_cells, groups, is_current
+from benchmark.running.plan import due_cells, groups, is_current, survey
 
 
 @pytest.fixture
@@ -121,3 +121,22 @@ def test_trials_of_other_arguments_do_not_count(plugin, bench, due, keep, tmp_pa
     other = made.registry.find("attack", "mine,level=0.25")
     (group,) = groups([made.protocol], [made.cell("mine").defense], other, None, None)
     assert [trials for _, trials in due_cells(group, tmp_path / "results", 0)] == [[0, 1, 2]]
+
+
+def test_survey_finds_what_is_due_under_every_seed_and_what_is_damaged(bench, keep, tmp_path):
+    made = bench(seeds=[0, 1])
+    cell = made.cell("random")
+    keep(cell, 0, 2)
+    path = cell_path(tmp_path / "results", "tiny", "none", "random")
+    path.write_text(path.read_text() + "a foreign line\n")
+    attacks = [*made.registry.find("attack", "random"), *made.registry.find("attack", "oracle")]
+    chosen = groups([made.protocol], [cell.defense], attacks, None, None)
+    found = survey(chosen, tmp_path / "results")
+    assert [(c.attack.label, c.seed, trials) for c, trials in found.due] == [
+        ("random", 0, [1]),
+        ("oracle", 0, [0, 1, 2]),
+        ("random", 1, [0, 1, 2]),
+        ("oracle", 1, [0, 1, 2]),
+    ]
+    assert [record.trial for record in found.records] == [0, 2]
+    assert [line.split(": ")[0] for line in found.damaged] == [f"{path}:3"]

@@ -71,7 +71,7 @@ def test_victim_of_another_width_is_drawn_from_its_generator(make_victim):
     [
         (
             {"architecture": "april_c"},
-            "no victim 'april_c'; known: april_a, april_b, cifar/NAME, timm/NAME",
+            "no victim 'april_c'; known: april_a, april_b, face_transformer, cifar/NAME, timm/NAME",
         ),
         ({"architecture": "timm/vit_nothing"}, "timm has no model 'vit_nothing'"),
         ({"architecture": "timm/test_vit_relpos"}, "timm/test_vit_relpos is "),

@@ -12,6 +12,7 @@ from benchmark.errors import NotApplicable
 from benchmark.toolbox.labels import check_labels, infer_labels
 from benchmark.toolbox.matching.loop import search
 from benchmark.toolbox.matching.search import Search
+from benchmark.victims import Victim
 
 
 class SearchAttack(Attack):
@@ -30,10 +31,14 @@ class SearchAttack(Attack):
         return frozenset(seen.update)
 
     def applies(self, seen: Observation) -> None:
-        """Decline where no step is granted, or labels can neither be read nor searched."""
+        """Decline where no step is granted, nothing was sent to match, or labels cannot be had."""
+        if not isinstance(seen.model, Victim):
+            raise NotApplicable("searches for images; the victim reads none")
         plan = self.plan(seen)
         if plan.objective is None:
             return
+        if not self.matched(seen) & frozenset(seen.update):
+            raise NotApplicable("searches: the update holds none of the parameters it matches")
         if plan.labels == "given":
             check_labels(seen)
         granted, wanted = seen.budget.gradient_evaluations, plan.restarts * plan.optimiser.most

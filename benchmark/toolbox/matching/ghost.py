@@ -16,21 +16,20 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from benchmark.contract import Update
 from benchmark.toolbox.matching.absolute import absolute_distance
-from benchmark.toolbox.matching.trace import Gradient, Lookup, Product, Trace
+from benchmark.toolbox.matching.gradients import Gradient, Lookup, Product, Trace, flat
+from benchmark.toolbox.matching.products import LowRank, Seen, of_product, of_vectors, total
+from benchmark.toolbox.matching.rank import low_rank
 
-_ROUNDING = 1e-5
-"""A residual below this share of a gradient's norm is float32 rounding: its rank is complete."""
-_SKETCH = 32
-"""Rank tried first; doubled until it is enough."""
+_SMALL = 2**16
+"""Entries of a matrix up to which the updates are stacked: one call, not one a trial."""
 
 
 @dataclass(frozen=True)
 class Products:
-    """What a loss needs of one parameter, each (trials,) float64.
+    """What a loss needs of parameters, each (trials,) or (parameters, trials), float64.
 
     Attributes:
         dummy: |G'|^2.
@@ -48,14 +47,6 @@ class Products:
         return self.dummy - 2 * self.inner + self.seen
 
 
-@dataclass(frozen=True)
-class _LowRank:
-    """Observed gradients as `left @ right.mT`: (trials, out, rank), (trials, in, rank)."""
-
-    left: Tensor
-    right: Tensor
-
-
 class Target:
     """The observed updates of a stack of trials, ready to be matched.
 
@@ -69,13 +60,18 @@ class Target:
         self._updates = list(updates)
         self._seen: dict[str, Tensor] = {}
         self._vectors: dict[str, Tensor] = {}
-        self._low: dict[str, _LowRank] = {}
+        self._joined: dict[tuple[str, ...], tuple[Tensor, Tensor]] = {}
+        self._small: dict[str, Tensor] = {}
+        self._low: dict[str, LowRank] = {}
         for name in self.names:
             gradients = [update[name] for update in self._updates]
-            self._seen[name] = torch.cat([_sum(g[None].square()) for g in gradients])
+            self._seen[name] = torch.cat([total(g[None].square()) for g in gradients])
             if gradients[0].ndim < 2 or gradients[0].shape[0] == 1:
                 self._vectors[name] = torch.stack(gradients).flatten(1)
-            elif (low := _low_rank([g.flatten(1) for g in gradients])) is not None:
+                continue
+            if gradients[0].numel() <= _SMALL:
+                self._small[name] = torch.stack(gradients).flatten(2)
+            if (low := low_rank([g.flatten(1) for g in gradients])) is not None:
                 self._low[name] = low
 
     def __len__(self) -> int:
@@ -88,8 +84,10 @@ class Target:
         kept = object.__new__(Target)
         kept.names, kept._updates = self.names, [self._updates[i] for i in rows.tolist()]
         kept._seen = {name: seen[rows] for name, seen in self._seen.items()}
+        kept._joined = {}
+        kept._small = {name: small[rows] for name, small in self._small.items()}
         kept._vectors = {name: vector[rows] for name, vector in self._vectors.items()}
-        kept._low = {n: _LowRank(low.left[rows], low.right[rows]) for n, low in self._low.items()}
+        kept._low = {n: LowRank(low.left[rows], low.right[rows]) for n, low in self._low.items()}
         return kept
 
     def finite(self) -> Tensor:
@@ -102,9 +100,30 @@ class Target:
         return {name: low.left.shape[2] for name, low in self._low.items()}
 
     def products(self, trace: Trace, name: str) -> Products:
-        """Return the norms and the inner product of one parameter's gradients."""
-        gradient = trace.gradients[name]
-        return Products(squared_norm(gradient), self._inner(gradient, name), self._seen[name])
+        """Return the norms and the inner product of one parameter's gradients, (trials,)."""
+        _, found = self.compared(trace, [name])
+        return Products(found.dummy[0], found.inner[0], found.seen[0])
+
+    def compared(self, trace: Trace, names: Sequence[str]) -> tuple[list[str], Products]:
+        """Return norms and inner products of some parameters, and their names in that order.
+
+        Vectors come first: all of them are one operation.
+        """
+        gradients = trace.gradients
+        vectors = {
+            n: g for n in names if isinstance(g := gradients[n], Tensor) and n in self._vectors
+        }
+        tables = []
+        if vectors:
+            tables.append(of_vectors(list(vectors.values()), *self._side_by_side(tuple(vectors))))
+        others = [name for name in names if name not in vectors]
+        if others:
+            pairs = [self._pair(gradients[name], name) for name in others]
+            dummies, inners = zip(*pairs, strict=True)
+            tables.append((torch.stack(dummies), torch.stack(inners)))
+        order = [*vectors, *others]
+        dummy, inner = (torch.cat(side) for side in zip(*tables, strict=True))
+        return order, Products(dummy, inner, torch.stack([self._seen[name] for name in order]))
 
     def absolute(self, trace: Trace, name: str) -> Tensor:
         """Return the sum of |G' - G| over one parameter's entries, (trials,) float64."""
@@ -112,84 +131,38 @@ class Target:
         if isinstance(gradient, Product):
             seen = [update[name].flatten(1) for update in self._updates]
             return absolute_distance(gradient.inputs, gradient.outputs, seen)
-        formed = gradient if isinstance(gradient, Tensor) else gradient.formed().flatten(1)
-        return _sum((formed - self._whole(name)).abs())
+        return total((flat(gradient) - self._whole(name)).abs())
 
     def _whole(self, name: str) -> Tensor:
         if name in self._vectors:
             return self._vectors[name]
         return torch.stack([update[name].flatten() for update in self._updates])
 
-    def _inner(self, gradient: Gradient, name: str) -> Tensor:
-        if isinstance(gradient, Tensor):
-            return _sum(gradient * self._whole(name))
+    def _side_by_side(self, names: tuple[str, ...]) -> tuple[Tensor, Tensor]:
+        """Return observed vectors, (trials, lengths together), and which one an entry is of."""
+        if names not in self._joined:
+            seen = [self._vectors[name] for name in names]
+            owners = [torch.full(v.shape[1:], i, device=v.device) for i, v in enumerate(seen)]
+            self._joined[names] = torch.cat(seen, 1), torch.cat(owners)
+        return self._joined[names]
+
+    def _matrices(self, name: str) -> Seen:
+        if name in self._small:
+            return self._small[name]
+        if name in self._vectors:  # of a layer that writes one number
+            return self._vectors[name][:, None]
+        seen = [update[name].flatten(1) for update in self._updates]
+        return seen[0][None] if len(seen) == 1 else seen
+
+    def _pair(self, gradient: Gradient, name: str) -> tuple[Tensor, Tensor]:
+        """Return |G'|^2 and <G, G'> of one parameter, each (trials,) float64."""
+        if isinstance(gradient, Product):
+            low, seen = self._low.get(name), self._matrices(name)
+            return of_product(gradient.inputs, gradient.outputs, seen, low)
         if isinstance(gradient, Lookup):
-            seen = torch.stack(
-                [update[name][ids] for update, ids in zip(self._updates, gradient.ids, strict=True)]
-            )
-            return _sum(gradient.outputs * seen)
-        if name in self._low:
-            low = self._low[name]
-            return _sum((gradient.outputs @ low.left) * (gradient.inputs @ low.right))
-        through = [  # trial by trial: a stack of full-rank gradients would be a copy of the updates
-            inputs @ update[name].flatten(1).mT
-            for inputs, update in zip(gradient.inputs, self._updates, strict=True)
-        ]
-        return _sum(gradient.outputs * torch.stack(through))
-
-
-def squared_norm(gradient: Gradient) -> Tensor:
-    """Return |G'|^2, (trials,) float64; a product is formed only where that is the smaller work."""
-    if isinstance(gradient, Tensor):
-        return _sum(gradient.square())
-    if isinstance(gradient, Lookup):
-        same = gradient.ids[:, :, None] == gradient.ids[:, None, :]
-        return _sum(same * (gradient.outputs @ gradient.outputs.mT))
-    tokens, ins = gradient.inputs.shape[1:]
-    outs = gradient.outputs.shape[2]
-    if tokens * (ins + outs) > ins * outs:
-        return _sum(gradient.formed().square())
-    return _sum((gradient.inputs @ gradient.inputs.mT) * (gradient.outputs @ gradient.outputs.mT))
-
-
-def _low_rank(gradients: Sequence[Tensor]) -> _LowRank | None:
-    """Decompose one parameter's observed gradients; None where one is not of low rank."""
-    pairs = []
-    for gradient in gradients:
-        pair = _decomposed(gradient)
-        if pair is None:
-            return None
-        pairs.append(pair)
-    rank = max(left.shape[1] for left, _ in pairs)
-    left, right = (  # trials of lower rank are filled up with zeros
-        torch.stack([functional.pad(one, (0, rank - one.shape[1])) for one in side])
-        for side in zip(*pairs, strict=True)
-    )
-    return _LowRank(left, right)
-
-
-def _decomposed(gradient: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Return (out, rank) and (in, rank) whose product is the gradient to rounding, or None.
-
-    A sketch that is large enough finds the whole row space; what it misses says whether it was, and
-    under noise none is. The spectrum then lowers the rank to what is there.
-    """
-    outs, ins = gradient.shape
-    norm = torch.linalg.norm(gradient)
-    draws = torch.Generator().manual_seed(0)
-    size = _SKETCH
-    while 2 * size < min(outs, ins):
-        sketch = torch.randn(size, outs, generator=draws).to(gradient) @ gradient
-        basis = torch.linalg.qr(sketch.mT)[0]  # (in, size)
-        left = gradient @ basis  # (out, size)
-        if bool(torch.linalg.norm(gradient - left @ basis.mT) <= _ROUNDING * norm):
-            values, vectors = torch.linalg.eigh((left.mT @ left).double())
-            there = values > torch.finfo(gradient.dtype).eps ** 2 * values[-1]
-            turn = vectors[:, there].to(gradient)
-            return left @ turn, basis @ turn
-        size *= 2
-    return None
-
-
-def _sum(terms: Tensor) -> Tensor:
-    return terms.flatten(1).sum(1, dtype=torch.float64)
+            same = gradient.ids[:, :, None] == gradient.ids[:, None, :]
+            taken = zip(self._updates, gradient.ids, strict=True)
+            seen_rows = torch.stack([update[name][ids] for update, ids in taken])
+            grams = gradient.outputs @ gradient.outputs.mT
+            return total(same * grams), total(gradient.outputs * seen_rows)
+        return total(gradient.square()), total(gradient * self._whole(name))

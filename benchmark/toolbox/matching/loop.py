@@ -7,7 +7,7 @@ runs over rows, so what one does its neighbours do not feel.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from benchmark.contract import Observation, Reconstruction, Stack
 from benchmark.toolbox.matching.ghost import Target
 from benchmark.toolbox.matching.problem import Problem
 from benchmark.toolbox.matching.rows import Rows
+from benchmark.toolbox.matching.schedules import Constant
 from benchmark.toolbox.matching.search import Search
 from benchmark.toolbox.matching.trace import Tracer
 from benchmark.toolbox.priors import registered
@@ -63,7 +64,9 @@ def search(
     reads_labels = plan.objective is not None and plan.labels == "given"
     for place, (seen, known) in enumerate(zip(stack, labels, strict=True)):
         failure = None
-        if not all(bool(seen.update[name].isfinite().all()) for name in matched):
+        if plan.objective is not None and not matched:
+            failure = "the update holds nothing to match"
+        elif not all(bool(seen.update[name].isfinite().all()) for name in matched):
             failure = "the update is not finite"
         elif known is None and reads_labels:
             failure = "the labels could not be inferred"
@@ -137,9 +140,11 @@ def _problem(owners: Sequence[_Trial], plan: Search, tracer: Tracer, victim: Vic
 def _fitting(trial: _Trial, plan: Search, tracer: Tracer, victim: Victim) -> int:
     """Return how many trials advance together in the memory one trial is granted.
 
-    What the graph of one row saves is counted by running it once, at zero.
+    What the graph of one row saves is counted by running it once, at zero, with every term: those
+    that join later must fit, too.
     """
-    problem = _problem([trial], plan, tracer, victim)
+    terms = tuple(replace(term, schedule=Constant()) for term in plan.terms)
+    problem = _problem([trial], replace(plan, terms=terms), tracer, victim)
     saved: dict[int, int] = {}
 
     def count(tensor: Tensor) -> Tensor:
@@ -152,7 +157,7 @@ def _fitting(trial: _Trial, plan: Search, tracer: Tracer, victim: Victim) -> int
     with saved_tensors_hooks(count, lambda tensor: tensor):
         losses = problem.losses(values, torch.zeros(1, dtype=torch.int64, device=values.device))
     del losses
-    size = sum(nbytes for place, nbytes in saved.items() if place not in weights)
+    size = values.nbytes + sum(nbytes for place, nbytes in saved.items() if place not in weights)
     return max(1, int(trial.seen.budget.memory_bytes / (_SPARE * size * plan.restarts)))
 
 

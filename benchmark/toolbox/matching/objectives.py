@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from benchmark.toolbox.matching.ghost import Products, Target
-from benchmark.toolbox.matching.trace import Trace
+from benchmark.toolbox.matching.gradients import Trace
 
 Objective = Callable[[Trace, Target], Tensor]
 """Dummy and observed gradients -> (trials,) float64, least where they agree."""
@@ -18,7 +18,6 @@ Objective = Callable[[Trace, Target], Tensor]
 Weights = Mapping[str, float]
 """A factor by parameter name; 1 where a name is absent."""
 
-_T = TypeVar("_T")
 _SMALLEST = 1e-30  # a norm below this is zero: no root of a rounding error is differentiated
 
 
@@ -30,10 +29,8 @@ class SquaredDistance:
 
     def __call__(self, trace: Trace, target: Target) -> Tensor:
         """Return the distance of each trial, (trials,) float64."""
-        found = _products(trace, target)
-        return _total(
-            factor * products.squared_distance for factor, products in _weighed(found, self.weights)
-        )
+        factors, found = _weighed(trace, target, self.weights)
+        return (factors * found.squared_distance).sum(0)
 
 
 @dataclass(frozen=True)
@@ -44,11 +41,8 @@ class Distance:
 
     def __call__(self, trace: Trace, target: Target) -> Tensor:
         """Return the distance of each trial, (trials,) float64."""
-        found = _products(trace, target)
-        return _total(
-            factor * _root(products.squared_distance, products.seen)
-            for factor, products in _weighed(found, self.weights)
-        )
+        factors, found = _weighed(trace, target, self.weights)
+        return (factors * _root(found.squared_distance, found.seen)).sum(0)
 
 
 @dataclass(frozen=True)
@@ -66,13 +60,10 @@ class Cosine:
     def __call__(self, trace: Trace, target: Target) -> Tensor:
         """Return the distance of each trial, (trials,) float64, in [0, 2]."""
         chosen = [n for n in target.names if self.names is None or n in self.names]
-        found = [target.products(trace, name) for name in chosen]
+        _, found = target.compared(trace, chosen)
         if self.over == "each":
-            return _total(_off(products) for products in found) / len(found)
-        dummy = _total(products.dummy for products in found)
-        inner = _total(products.inner for products in found)
-        seen = _total(products.seen for products in found)
-        return _off(Products(dummy, inner, seen))
+            return _off(found).mean(0)
+        return _off(Products(found.dummy.sum(0), found.inner.sum(0), found.seen.sum(0)))
 
 
 @dataclass(frozen=True)
@@ -83,8 +74,9 @@ class AbsoluteDistance:
 
     def __call__(self, trace: Trace, target: Target) -> Tensor:
         """Return the distance of each trial, (trials,) float64."""
-        found = {name: target.absolute(trace, name) for name in target.names}
-        return _total(factor * one for factor, one in _weighed(found, self.weights))
+        factors = _factors(target.names, self.weights)
+        found = [factor * target.absolute(trace, name) for name, factor in factors.items()]
+        return torch.stack(found).sum(0)
 
 
 @dataclass(frozen=True)
@@ -95,22 +87,24 @@ class Sum:
 
     def __call__(self, trace: Trace, target: Target) -> Tensor:
         """Return the sum of each trial, (trials,) float64."""
-        return _total(weight * part(trace, target) for weight, part in self.parts)
+        return torch.stack([weight * part(trace, target) for weight, part in self.parts]).sum(0)
 
 
-def _products(trace: Trace, target: Target) -> dict[str, Products]:
-    return {name: target.products(trace, name) for name in target.names}
+def _factors(names: Iterable[str], weights: Weights | None) -> dict[str, float]:
+    """Return the parameters that count, with their factors."""
+    factors = {name: 1.0 if weights is None else weights.get(name, 1.0) for name in names}
+    return {name: factor for name, factor in factors.items() if factor}
 
 
-def _weighed(found: Mapping[str, _T], weights: Weights | None) -> Iterable[tuple[float, _T]]:
-    for name, one in found.items():
-        factor = 1.0 if weights is None else weights.get(name, 1.0)
-        if factor:
-            yield factor, one
-
-
-def _total(terms: Iterable[Tensor]) -> Tensor:
-    return torch.stack(list(terms)).sum(0)
+def _weighed(
+    trace: Trace, target: Target, weights: Weights | None
+) -> tuple[Tensor | float, Products]:
+    """Return factors (parameters, 1), and products (parameters, trials), of those that count."""
+    if weights is None:
+        return 1.0, target.compared(trace, target.names)[1]
+    factors = _factors(target.names, weights)
+    order, found = target.compared(trace, list(factors))
+    return found.seen.new_tensor([factors[name] for name in order])[:, None], found
 
 
 def _root(square: Tensor, scale: Tensor) -> Tensor:

@@ -22,7 +22,9 @@ class DLG(SearchAttack):
 
     steps: int = 1500
     """APRIL's for CIFAR-10; it takes 800 for MNIST and 5000 for ImageNet."""
-    rate: float = 0.1
+    rate: float = 0.2
+    """Chosen on sixteen images of MNIST's public split, 800 steps: mean normalised MSE 1.1e-5
+    against 5.3e-4 at 0.1, where a few images are still on their way when the steps end."""
 
     def plan(self, seen: Observation) -> Search:
         return Search(SquaredDistance(), self.steps, Adam(), self.rate)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from benchmark.contract import Update
 from benchmark.toolbox.matching.absolute import absolute_distance
 from benchmark.toolbox.matching.ghost import Target
-from benchmark.toolbox.matching.trace import Lookup, Product, Trace
+from benchmark.toolbox.matching.gradients import Lookup, Product, Trace
 
 
 def normal(seed, *shape):

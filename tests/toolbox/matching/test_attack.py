@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from benchmark.contract import Batch, Budget, DataStatistics, Grant, Stack, ThreatModel, Update
+from benchmark.contract import Batch, Budget, Grant, Stack, ThreatModel, Update
 from benchmark.contract import observe as observed
 from benchmark.errors import NotApplicable, WithheldError
 from benchmark.federation import fedsgd
@@ -48,9 +48,7 @@ def observe(make_victim):
             model=victim,
             budget=Budget(60, 2**30, evaluations),
             generator=torch.Generator().manual_seed(seed),
-            batch_size=batch,
-            labels=labels,
-            data_statistics=DataStatistics(*(torch.zeros(1) for _ in range(3))),
+            facts={Grant.BATCH_SIZE: batch, Grant.LABELS: labels},
             defense={},
         )
 
@@ -170,8 +168,10 @@ def test_a_batch_size_that_is_not_granted_is_asked_for(observe):
         Attack().reconstruct(unknown)
 
 
-@pytest.mark.xfail(strict=True, reason="only that labels can be had and steps are granted")
 def test_search_declines_where_nothing_is_left_to_match(observe):
     nothing = observe(withheld=tuple(observe().update))
-    with pytest.raises(NotApplicable):
-        Attack(replace(MATCH, labels="searched")).applies(nothing)
+    attack = Attack(replace(MATCH, labels="searched"))
+    with pytest.raises(NotApplicable, match=r"holds none of the parameters it matches$"):
+        attack.applies(nothing)
+    with pytest.raises(NotApplicable, match=r"holds none of the parameters it matches$"):
+        replace(attack, left_out=frozenset(observe().update)).applies(observe())

@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmark.contract import Update
-from benchmark.toolbox.matching import ghost
-from benchmark.toolbox.matching.ghost import Target, squared_norm
-from benchmark.toolbox.matching.trace import Lookup, Product, Trace
+from benchmark.toolbox.matching import products
+from benchmark.toolbox.matching.ghost import Target
+from benchmark.toolbox.matching.gradients import Lookup, Product, Trace
+from benchmark.toolbox.matching.rank import decomposed
 
 KINDS = ["product", "lookup", "tensor", "one row"]
 
@@ -89,12 +90,48 @@ def test_images_of_a_convolution_s_kernel_are_matched_flat():
     check(target.products(trace_of(gradient), "w"), matrix, seen)
 
 
-def test_product_is_formed_only_where_that_is_the_smaller_work(monkeypatch):
-    few, many = (gradient_of("product", 2, tokens, 16, 16)[0] for tokens in (8, 9))
-    monkeypatch.delattr(Product, "formed")
-    squared_norm(few)
-    with pytest.raises(AttributeError, match="formed"):
-        squared_norm(many)
+@pytest.mark.parametrize(
+    ("rank", "tokens", "formed"), [(3, 57, False), (3, 58, True), (80, 20, False), (80, 21, True)]
+)
+def test_product_is_formed_only_where_that_is_the_smaller_work(monkeypatch, rank, tokens, formed):
+    outs = ins = 80  # 2 (tokens + rank) 160 multiplications a token against 3 * 80 * 80
+    called = []
+    monkeypatch.setattr(products._Formed, "apply", lambda *given: called.append(given))
+    gradient, matrix = gradient_of("product", 1, tokens, outs, ins)
+    target = Target(updates_of(of_rank(1, rank, outs, ins)[None]), ["w"])
+    if formed:
+        with pytest.raises(TypeError):  # what stands in its place returns nothing
+            target.products(trace_of(gradient), "w")
+    else:
+        check(target.products(trace_of(gradient), "w"), matrix, of_rank(1, rank, outs, ins)[None])
+    assert bool(called) == formed
+
+
+@pytest.mark.parametrize("tokens", [4, 60])
+@pytest.mark.parametrize("rank", [3, 70])
+def test_derivatives_of_products_agree_with_autograd(rank, tokens):
+    seen = torch.stack([of_rank(10 * i, rank) for i in range(3)])
+    inputs, outputs = (normal(i, 3, tokens, n).requires_grad_() for i, n in ((1, 70), (2, 80)))
+    vector = normal(3, 3, 9).requires_grad_()
+    updates = [Update({"w": w, "v": v}) for w, v in zip(seen, normal(4, 3, 9), strict=True)]
+    trace = Trace(torch.zeros(3), {"w": Product(inputs, outputs), "v": vector})
+    order, found = Target(updates, ["w", "v"]).compared(trace, ["w", "v"])
+    assert order == ["v", "w"]
+    formed = outputs.mT @ inputs
+    wanted = torch.stack(
+        [
+            torch.stack([vector.square().sum(1), formed.square().sum((1, 2))]),
+            torch.stack([(vector * normal(4, 3, 9)).sum(1), (formed * seen).sum((1, 2))]),
+        ]
+    )
+    factors = normal(5, 2, 2, 3)
+    variables = (inputs, outputs, vector)
+    for one, other in zip(
+        torch.autograd.grad((factors * torch.stack([found.dummy, found.inner])).sum(), variables),
+        torch.autograd.grad((factors * wanted).sum(), variables),
+        strict=True,
+    ):
+        assert (one - other).abs().max() <= 1e-12 * other.abs().max()
 
 
 def test_distance_of_equal_gradients_is_zero_to_float32_s_rounding():
@@ -121,7 +158,17 @@ def test_decomposition_holds_the_update_to_float32_s_rounding(rank, smallest):
     target = Target(updates_of([seen]), ["w"])
     low = target._low["w"]
     assert rank <= target.ranks["w"] <= 1.25 * rank + 2  # rounding may look like rank
-    assert torch.linalg.norm(low.left[0] @ low.right[0].mT - seen) < 3e-6 * seen.norm()
+    assert torch.linalg.norm(low.left[0] @ low.right[0].mT - seen) < 6e-6 * seen.norm()
+
+
+def test_decomposition_at_the_size_of_its_sketch_is_as_exact_as_below():
+    away = {}
+    for rank in (24, 32):
+        seen = [of_rank(i, rank, 384, 300, torch.float32) for i in range(0, 40, 2)]
+        pairs = [decomposed(one) for one in seen]
+        errors = [(u @ v.mT - g).norm() / g.norm() for (u, v), g in zip(pairs, seen, strict=True)]
+        away[rank] = max(errors)
+    assert away[32] < 3 * away[24]
 
 
 def test_trials_of_lower_rank_are_filled_up():
@@ -186,6 +233,6 @@ def test_updates_of_the_target_are_not_copied():
 
 def test_decomposition_draws_nothing_from_the_global_generator():
     before = torch.get_rng_state()
-    first, second = (ghost._decomposed(of_rank(0, 5)) for _ in range(2))
+    first, second = (decomposed(of_rank(0, 5)) for _ in range(2))
     assert torch.equal(before, torch.get_rng_state())
     assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from benchmark.contract import Batch, Budget, DataStatistics, Grant, Stack, ThreatModel, Update
+from benchmark.contract import Batch, Budget, Grant, Stack, ThreatModel, Update
 from benchmark.contract import observe as observed
 from benchmark.federation import fedsgd
 from benchmark.toolbox.matching import loop
@@ -56,9 +56,7 @@ def make_stack(victim):
                     model=model,
                     budget=Budget(60, memory_bytes, evaluations),
                     generator=torch.Generator().manual_seed(1000 * seed + trial),
-                    batch_size=batch,
-                    labels=labels,
-                    data_statistics=DataStatistics(*(torch.zeros(1) for _ in range(3))),
+                    facts={Grant.BATCH_SIZE: batch, Grant.LABELS: labels},
                     defense={},
                 )
             )
@@ -180,7 +178,7 @@ def test_search_finds_the_image(make_stack):
     image = torch.rand(1, 1, 8, 8, generator=draws)
     (answer,) = run(make_stack(), Search(SquaredDistance(), 120, LBFGS(), rate=1.0))
     assert answer.images.dtype == torch.float32
-    assert (answer.images - image).square().mean() < 1e-4
+    assert (answer.images - image).square().mean() < 1e-3  # 0.13 at the start
 
 
 @pytest.mark.parametrize("optimiser", [Adam(), LBFGS()], ids=repr)
@@ -211,17 +209,14 @@ class NotANumber:
 
 
 def test_a_trial_that_diverges_on_its_way_leaves_the_stack_and_says_when(make_stack):
-    stack = make_stack(3)
+    plan, stack = replace(MATCH, noise=0.1), make_stack(3)
     large = with_update(stack[0], lambda _, tensor: 100 * tensor)
-    probe = 1  # one call measures memory
-    found = run(
-        Stack([large, stack[1], stack[2]]),
-        Search(NotANumber(call=7 + probe), 20, rate=0.05),
-    )
+    objective = NotANumber(call=8)  # the first measures memory
+    found = run(Stack([large, stack[1], stack[2]]), replace(plan, objective=objective))
     assert found[0].failure == "diverged at step 7 of 20"
     assert [answer.gradient_evaluations for answer in found] == [7, 20, 20]
     for trial in (1, 2):
-        (alone,) = run(make_stack(first=trial))
+        (alone,) = run(make_stack(first=trial), plan)
         assert apart(found[trial].images, alone.images) < 1e-4
 
 
@@ -259,6 +254,12 @@ def test_a_withheld_parameter_is_not_matched(make_stack):
     (answer,) = run(Stack([held]))
     names = frozenset(seen.update) - {"pos_embed", "head.bias"}
     assert torch.equal(answer.images, run(make_stack(), names=names)[0].images)
+
+
+def test_a_search_without_anything_to_match_fails(make_stack, traced):
+    (answer,) = run(make_stack(), names=frozenset({"norm.weight"}))  # no such parameter was sent
+    assert answer.failure == "the update holds nothing to match"
+    assert traced == []
 
 
 def test_a_trial_without_labels_fails_alone(make_stack):
@@ -307,11 +308,19 @@ def test_each_trial_of_a_stack_is_charged_for_itself(make_victim, make_stack):
 def test_a_search_that_matches_nothing_takes_no_gradient(make_stack, traced):
     plan = Search(None, 5, terms=(Term(1.0, SquaredNorm()),))
     found = search(make_stack(2, evaluations=0), plan, [None, None])
-    assert [answer.gradient_evaluations for answer in found] == [0, 0]
-    assert [answer.failure for answer in found] == [None, None]
     assert traced == []
-    wanted = pixels(starts(1, 1) * 0)
-    assert apart(found[1].images, wanted) < apart(pixels(starts(1, 1)), wanted)
+    for trial, answer in enumerate(found):
+        assert answer.gradient_evaluations == 0
+        assert answer.failure is None
+        moved = (normalised(answer) - starts(trial, 1)[0]).abs()
+        assert moved.max() == pytest.approx(5 * plan.rate, rel=0.1)  # as far as 5 steps of Adam go
+
+
+def test_schedules_run_to_their_end_where_the_budget_ends_before_the_steps(make_stack):
+    asked = []
+    plan = Search(SquaredDistance(), 100, schedule=lambda progress: asked.append(progress) or 1.0)
+    run(make_stack(evaluations=8), replace(plan, restarts=2))
+    assert asked == [0.0, 0.25, 0.5, 0.75]
 
 
 # --- one trial
@@ -562,15 +571,11 @@ def test_memory_of_a_step_is_not_underestimated_by_what_the_graph_saves(make_vic
     assert many < 2**30 / activations
 
 
-@pytest.mark.xfail(
-    strict=True, raises=ZeroDivisionError, reason="memory of a graph that saves nothing"
-)
 def test_a_stack_whose_graph_saves_nothing_at_its_start_advances(make_stack):
     plan = Search(None, 2, terms=(Term(1.0, lambda images: images.sum((1, 2, 3, 4))),))
     assert [answer.failure for answer in run(make_stack(2), plan)] == [None, None]
 
 
-@pytest.mark.xfail(strict=True, reason="only what counts at the start is measured")
 def test_terms_that_join_later_take_their_memory_from_the_start(make_stack):
     def large(images):
         return images.flatten(1).repeat(1, 5000).sin().sum(1)

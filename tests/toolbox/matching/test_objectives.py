@@ -8,6 +8,7 @@ from torch.nn import functional
 
 from benchmark.contract import Update
 from benchmark.toolbox.matching.ghost import Products, Target
+from benchmark.toolbox.matching.gradients import Trace
 from benchmark.toolbox.matching.objectives import (
     AbsoluteDistance,
     Cosine,
@@ -15,7 +16,7 @@ from benchmark.toolbox.matching.objectives import (
     SquaredDistance,
     Sum,
 )
-from benchmark.toolbox.matching.trace import Trace, Tracer
+from benchmark.toolbox.matching.trace import Tracer
 
 GREY = {"channels": 1, "size": 8, "patch": 4, "width": 96, "classes": 5}
 TIMM = {**GREY, "depth": 1}
@@ -266,12 +267,12 @@ def test_cosine_does_not_see_the_scale_of_the_update():
 
 
 def test_a_distance_that_cancelled_below_zero_counts_as_rounding():
-    below = Products(*(torch.tensor([x], dtype=torch.float64) for x in (1.0, 1 + 1e-8, 1.0)))
+    below = Products(*(torch.tensor([[x]], dtype=torch.float64) for x in (1.0, 1 + 1e-8, 1.0)))
     assert below.squared_distance < 0
 
     class Below(Target):
-        def products(self, trace, name):
-            return below
+        def compared(self, trace, names):
+            return names, below
 
     target = Below([Update({"w": torch.ones(1)})], ["w"])
     trace = Trace(torch.zeros(1), {})

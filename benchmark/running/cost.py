@@ -1,0 +1,227 @@
+"""What a run would cost: from recorded seconds, else from a crude count of operations.
+
+An attack's own seconds alone; what clients, defenses and scores take is not recorded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+from tabulate import tabulate
+
+from benchmark.cell import Cell
+from benchmark.protocol import Protocol, VisionProtocol
+from benchmark.records import Record, read_file
+from benchmark.registry import Submission
+
+Source = Literal["recorded", "estimated", "unknown"]
+
+_RATE = {"cpu": 6e10, "cuda": 2e13}
+"""Operations a second of a core, or of a GPU: what the recorded searches reach on a core of an
+EPYC, and what is stated for an A100 in float32."""
+_PASSES = 8  # forward passes that cost as much as one gradient of a distance of gradients
+_SIZES = {"tiny": (192, 12), "small": (384, 12), "base": (768, 12), "large": (1024, 24)}
+_TRANSFORMERS = {"april_a": (384, 4, 7), "april_b": (384, 4, 7), "face_transformer": (512, 20, 8)}
+"""Width, depth, and pixels from patch to patch."""
+_NETWORKS = {
+    "timm/resnet50": (8.2e9, 224),
+    "timm/swin_tiny_patch4_window7_224": (9.0e9, 224),
+    "cifar/resnet20": (8.2e7, 32),
+    "cifar/resnet32": (1.4e8, 32),
+    "cifar/resnet56": (2.5e8, 32),
+}
+"""Operations of a forward pass, and the side of the image in pixels that they are counted at."""
+_LANGUAGE = {"transformer3": 6e6, "gpt2": 1.24e8, "bert_base": 1.09e8}
+"""Parameters that meet each token."""
+
+
+@dataclasses.dataclass
+class Cost:
+    """What some cells would take: seconds of the trials that have an estimate; trials by source."""
+
+    seconds: float = 0.0
+    trials: Counter[Source] = dataclasses.field(default_factory=Counter)
+
+    def add(self, trials: int, seconds: float | None, source: Source) -> None:
+        """Count trials of so many seconds each, None where unknown."""
+        self.seconds += trials * (seconds or 0.0)
+        self.trials[source] += trials
+
+    def __str__(self) -> str:
+        if self.trials.total() == self.trials["unknown"]:
+            return "unknown"
+        minutes = round(self.seconds / 60)
+        time = f"{minutes // 60}:{minutes % 60:02}" if self.seconds >= 60 else "< 0:01"
+        return f"{time} and more" if self.trials["unknown"] else time
+
+
+def costs(
+    due: Iterable[tuple[Cell, list[int]]],
+    known: Iterable[Record],
+    results: Path,
+    *,
+    device: str,
+    cores: int,
+) -> dict[str, Cost]:
+    """Return what the due cells of each protocol would take.
+
+    Args:
+        due: cells with their trials.
+        known: records of the protocols that are due.
+        results: where the other protocols' records lie; read where the due ones have none.
+        device: `cpu` or `cuda`.
+        cores: that a search uses, where on the CPU.
+    """
+    past = _Past(known, results)
+    rate = _RATE[device] * (cores if device == "cpu" else 1)
+
+    each: dict[tuple[str, str], tuple[float | None, Source]] = {}
+    found: dict[str, Cost] = defaultdict(Cost)
+    for cell, trials in due:
+        key = (cell.protocol.name, cell.attack.label)
+        if key not in each:
+            each[key] = _trial(cell.protocol, cell.attack, past, rate)
+        found[cell.protocol.name].add(len(trials), *each[key])
+    return dict(found)
+
+
+def table(found: dict[str, Cost]) -> str:
+    """Return a line a protocol, and a total where there are several."""
+    whole = Cost()
+    for one in found.values():
+        whole.seconds += one.seconds
+        whole.trials += one.trials
+    lines = {**found, "total": whole} if len(found) > 1 else found
+    rows = [(name, cost.trials.total(), str(cost), _sources(cost)) for name, cost in lines.items()]
+    return tabulate(rows, ["protocol", "trials due", "attacks' hours:minutes", "trials by source"])
+
+
+def _sources(cost: Cost) -> str:
+    order: tuple[Source, ...] = ("recorded", "estimated", "unknown")
+    return ", ".join(f"{cost.trials[name]} {name}" for name in order if cost.trials[name])
+
+
+def _trial(
+    protocol: Protocol, attack: Submission, past: _Past, rate: float
+) -> tuple[float | None, Source]:
+    """Return the seconds of one trial, None where unknown, and where they come from."""
+    if (seconds := past.own(protocol, attack)) is not None:
+        return seconds, "recorded"
+    if (seconds := past.scaled(protocol, attack)) is None:
+        seconds = _counted(protocol, attack, rate)
+    return seconds, "unknown" if seconds is None else "estimated"
+
+
+class _Past:
+    """The seconds that attacks took before."""
+
+    def __init__(self, known: Iterable[Record], results: Path) -> None:
+        self._results = results
+        self._seconds: dict[tuple[str, str], list[float]] = defaultdict(list)
+        for record in known:
+            if record.seconds is not None or record.status == "not_applicable":  # that costs 0
+                self._seconds[record.protocol, record.attack].append(record.seconds or 0.0)
+        read = (_read(path) for path in sorted(results.glob("*/protocol.json")))
+        self._frozen = [frozen for frozen in read if frozen is not None]
+
+    def own(self, protocol: Protocol, attack: Submission) -> float | None:
+        """Return the median of an attack in this very protocol."""
+        found = self._seconds.get((protocol.name, attack.label))
+        return statistics.median(found) if found else None
+
+    def scaled(self, protocol: Protocol, attack: Submission) -> float | None:
+        """Return the median in another protocol of the same victim, by batch and gradients.
+
+        A control, which computes little, is taken from any protocol.
+        """
+        due = protocol.frozen()
+        for other in self._frozen:
+            if not (attack.manifest.control or _victim(other) == _victim(due)):
+                continue
+            made = self._timed(other["name"], attack.label)
+            if not made:
+                continue
+            seconds = statistics.median(seconds for seconds, _ in made)
+            spent = statistics.median(spent for _, spent in made)
+            gradients = _gradients(protocol, attack) / spent if spent else 1.0
+            return seconds * gradients * _items(due) / _items(other)
+        return None
+
+    def _timed(self, protocol: str, attack: str) -> list[tuple[float, int]]:
+        """Return seconds and gradients of the trials against one defense."""
+        for path in sorted((self._results / protocol).glob(f"*/{attack}.jsonl")):
+            read = read_file(path).records
+            if made := [(r.seconds, r.gradient_evaluations or 0) for r in read if r.seconds]:
+                return made
+        return []
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """Return a frozen protocol, or None where the file holds none."""
+    try:
+        frozen = json.loads(path.read_bytes())
+        _victim(frozen), _items(frozen)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return {**frozen, "name": path.parent.name}
+
+
+def _victim(frozen: dict[str, Any]) -> list[Any]:
+    """Return what of a frozen protocol makes its victim slow or fast."""
+    sizes = ("architecture", "patch", "width", "depth", "heads", "mlp")
+    return [*(frozen["victim"].get(key) for key in sizes), frozen["data"].get("size")]
+
+
+def _items(frozen: dict[str, Any]) -> int:
+    """Return the images, or the tokens, of a trial."""
+    federation = frozen["federation"]
+    batch = federation.get("users", 1) * federation.get("batch_size", 1)
+    return int(batch * frozen["data"].get("length", 1))
+
+
+def _gradients(protocol: Protocol, attack: Submission) -> int:
+    """Return about how many gradients an attack takes of those granted: a search all it can."""
+    granted = protocol.budget.gradient_evaluations
+    if attack.outside:
+        return granted
+    fields = dataclasses.asdict(attack.build())
+    return min(granted, fields.get("steps", granted) * fields.get("restarts", 1))
+
+
+def _counted(protocol: Protocol, attack: Submission, rate: float) -> float | None:
+    """Return the seconds of a search by its floating-point operations; None for any other."""
+    from benchmark.toolbox.matching import SearchAttack
+
+    if attack.outside or not isinstance(attack.build(), SearchAttack):
+        return None
+    forward = _forward(protocol)
+    return None if forward is None else _gradients(protocol, attack) * _PASSES * forward / rate
+
+
+def _forward(protocol: Protocol) -> float | None:
+    """Return the operations of a forward pass of a trial: two a parameter and token.
+
+    None where the victim is none of those counted here.
+    """
+    items, victim = _items(protocol.frozen()), protocol.victim
+    if not isinstance(protocol, VisionProtocol):
+        overridden = victim.width or victim.depth
+        return None if overridden else 2 * _LANGUAGE[victim.architecture] * items
+    size, name = protocol.data.size, victim.architecture.partition(".")[0]
+    if name in _NETWORKS:
+        operations, at = _NETWORKS[name]
+        return items * operations * (size / at) ** 2
+    named = re.search(r"timm/(?:vit|deit)_(tiny|small|base|large).*_patch(\d+)_", name)
+    shape = (*_SIZES[named[1]], int(named[2])) if named else _TRANSFORMERS.get(name)
+    if shape is None:
+        return None
+    width, depth = protocol.victim.width or shape[0], protocol.victim.depth or shape[1]
+    tokens = (size // (protocol.victim.patch or shape[2])) ** 2 + 1
+    return 2.0 * 12 * width**2 * depth * tokens * items

@@ -1,0 +1,124 @@
+"""A dry run: one trial of every cell, searches cut to their first steps; nothing is recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from tabulate import tabulate
+from torch import Tensor, nn
+
+from benchmark.cell import Cell, Outcome, Verdict, Worker, run_cell
+from benchmark.contract import Knowledge, Observation, Stack
+from benchmark.errors import BenchmarkError, DataUnavailable
+from benchmark.federation import DefendedRound
+from benchmark.records import Provenance, Status
+from benchmark.registry import Submission
+from benchmark.running.plan import Group
+from benchmark.toolbox.matching import SearchAttack
+from benchmark.tracks import Setting
+
+_GRADIENTS = 2  # of a search whose first step takes no more
+_WORDS: dict[Status, str] = {
+    "completed": "ok",
+    "not_applicable": "n/a",
+    "unavailable": "unavailable",
+    "failed": "failed",
+    "timed_out": "failed",
+}
+
+
+@dataclass(frozen=True)
+class Sparing:
+    """A worker whose attacks are asked about the whole budget and granted next to none of it."""
+
+    worker: Worker
+
+    def load(self, submission: Submission) -> None:
+        """Import an attack."""
+        self.worker.load(submission)
+
+    def corrupt(
+        self, submission: Submission, model: nn.Module, known: Knowledge, draws: torch.Generator
+    ) -> dict[str, Tensor]:
+        """Have a malicious attack choose the parameters to send."""
+        return self.worker.corrupt(submission, model, known, draws)
+
+    def applies(self, submission: Submission, seen: Observation) -> Verdict:
+        """Ask an attack whether it fits."""
+        return self.worker.applies(submission, seen)
+
+    def reconstruct(self, submission: Submission, stack: Stack) -> list[Outcome]:
+        """Run an attack on a stack."""
+        return self.worker.reconstruct(submission, Stack([_poor(submission, s) for s in stack]))
+
+
+@dataclass(frozen=True)
+class Smoked:
+    """What became of one cell, and why."""
+
+    cell: Cell
+    status: Status
+    reason: str | None
+
+
+def smoke(
+    groups: Sequence[Group],
+    *,
+    load: Callable[[Group], Setting],
+    worker_of: Callable[[Submission], Worker],
+    provenance: Provenance,
+) -> Iterator[Smoked]:
+    """Run the first trial of each cell under the first seed.
+
+    Args:
+        groups: the groups of a run.
+        load: makes the setting of a group's protocol.
+        worker_of: which worker runs a submission.
+        provenance: where this runs.
+    """
+    for protocol in dict.fromkeys(group.protocol for group in groups):
+        mine = [group for group in groups if group.protocol == protocol]
+        seed = mine[0].seeds[0]
+        try:
+            setting = load(mine[0])
+            plain = setting.round(seed)
+        except BenchmarkError as error:
+            status: Status = "unavailable" if isinstance(error, DataUnavailable) else "failed"
+            cells = (cell for group in mine for cell in group.cells(seed))
+            yield from (Smoked(cell, status, str(error)) for cell in cells)
+            continue
+        for group in mine:
+            defended = DefendedRound(plain, group.defense.build(), group.defense.label)
+            for cell in group.cells(seed):
+                worker = Sparing(worker_of(cell.attack))
+                ((record,),) = run_cell(cell, setting, defended, worker, [0], provenance)
+                yield Smoked(cell, record.status, record.reason)
+
+
+def table(made: Sequence[Smoked]) -> str:
+    """Return a line for the attacks of a protocol and defense that came to the same."""
+    lines: dict[tuple[str, ...], list[str]] = {}
+    for one in made:
+        cell, word = one.cell, _WORDS[one.status]
+        key = (cell.protocol.name, cell.defense.label, word, one.reason or "")
+        lines.setdefault(key, []).append(cell.attack.label)
+    rows = [(*key[:3], ", ".join(attacks), key[3]) for key, attacks in lines.items()]
+    heads = ["protocol", "defense", "came to", "attacks", "reason"]
+    return tabulate(rows, heads, maxcolwidths=[None, None, None, 40, None])
+
+
+def failed(made: Sequence[Smoked]) -> bool:
+    """Tell whether any cell failed."""
+    return any(_WORDS[one.status] == "failed" for one in made)
+
+
+def _poor(submission: Submission, seen: Observation) -> Observation:
+    """Return an observation that grants two gradients, or as many as a search's first step."""
+    least, granted = _GRADIENTS, seen.budget.gradient_evaluations
+    attack = None if submission.outside else submission.build()
+    if isinstance(attack, SearchAttack):
+        plan = attack.plan(seen)
+        least = max(least, plan.restarts * plan.optimiser.most)
+    return replace(seen, budget=replace(seen.budget, gradient_evaluations=min(granted, least)))

@@ -1,0 +1,124 @@
+"""Reading where nothing is exact: inputs with dropout, or gradients with noise."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from benchmark.toolbox.text.readout import Pairs
+from benchmark.toolbox.text.sequences import distances, groups
+from submissions.attacks.decepticon.filling import Sheet
+from submissions.attacks.decepticon.spelling import Tables, centred
+
+_EXACT = 1e-3  # of the size of a vector's entries; what is nearer was not dropped
+_HELD = 0.6  # share of entries that a sum must explain exactly: dropout leaves more
+_ROUNDS = 8
+_SECOND = 0.1  # least share that a rung's second token explains
+
+
+def guess(sheet: Sheet, vectors: Tensor, pairs: Pairs, tables: Tables) -> None:
+    """Write the best pair of each rung, sequence by sequence, positions by linear sum assignment.
+
+    Places still empty then get the second tokens of rungs, explained by no first one.
+
+    Args:
+        sheet: written on.
+        vectors: (rungs, width).
+        pairs: of the tables.
+        tables: what the server knows.
+    """
+    content = centred(vectors[:, tables.place.content])
+    shares, tokens = pairs.scores(content)
+    position = shares.argmax(1)
+    token = tokens.gather(1, position[:, None])[:, 0]
+    factor, shift, held = steady(vectors, position, token, tables)
+    sequence = _sequences(vectors, position, token, factor, shift, tables, len(sheet.tokens))
+    _assign(sheet, shares, tokens, sequence, tables, held > _HELD, position)
+    first = pairs.sums(position, token)
+    basis = (first / first.norm(dim=1, keepdim=True))[:, :, None]
+    shares, tokens = pairs.scores(content, basis)
+    nobody = torch.zeros_like(held, dtype=torch.bool)
+    _assign(sheet, shares, tokens, sequence, tables, nobody, position, least=_SECOND)
+
+
+def steady(
+    vectors: Tensor, position: Tensor, token: Tensor, tables: Tables
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Fit factor and shift of each vector to its pair on the entries that agree with them.
+
+    Dropout leaves the other entries untouched, so they agree to the last digits with the right
+    pair; with a wrong one, hardly any does.
+
+    Returns:
+        factors (n,), shifts (n,) and the share of entries that agree (n,).
+    """
+    content = tables.place.content
+    wanted = tables.inputs(position, token)[0][:, content]
+    found = vectors[:, content]
+    kept = torch.ones_like(found)
+    for _ in range(_ROUNDS):
+        number = kept.sum(1, keepdim=True)
+        middle, centre = ((kept * rows).sum(1, keepdim=True) / number for rows in (wanted, found))
+        off = kept * (wanted - middle)
+        factor = (off * (found - centre)).sum(1, keepdim=True) / off.square().sum(1, keepdim=True)
+        shift = centre - factor * middle
+        miss = (found - factor * wanted - shift).abs()
+        kept = (miss <= 2.5 * miss.median(1, keepdim=True).values).float()
+    size = (factor * centred(wanted)).square().mean(1, keepdim=True).sqrt()
+    return factor[:, 0], shift[:, 0], (miss < _EXACT * size).float().mean(1)
+
+
+def _sequences(
+    vectors: Tensor,
+    position: Tensor,
+    token: Tensor,
+    factor: Tensor,
+    shift: Tensor,
+    tables: Tables,
+    batch: int,
+) -> Tensor:
+    """Return each rung's sequence (n,); marks that were dropped tell nothing."""
+    if batch == 1:
+        return torch.zeros_like(position)
+    marks, inputs = tables.place.marks, tables.inputs(position, token)[0]
+    own = (vectors[:, marks] - shift[:, None]) / factor[:, None] - inputs[:, marks]
+    size = inputs[:, tables.place.content].square().mean().sqrt()
+    seen = tables.visible(position) & (own.abs() > _EXACT * size)
+    own = own.where(seen, torch.nan)
+    full = tables.visible(position).all(1)
+    return distances(own, groups(own[full], batch)).argmin(1)
+
+
+def _assign(
+    sheet: Sheet,
+    shares: Tensor,
+    tokens: Tensor,
+    sequence: Tensor,
+    tables: Tables,
+    sure: Tensor,
+    best: Tensor,
+    least: float = 0.0,
+) -> None:
+    """Write into each sequence's empty places the tokens that explain most in all.
+
+    Args:
+        sheet: written on.
+        shares: (n, places), what each rung's best token at a position explains.
+        tokens: (n, places), that token, by row of the tables.
+        sequence: (n,).
+        tables: what the server knows.
+        sure: (n,) bool, the rungs whose pair is beyond doubt.
+        best: (n,), their positions.
+        least: share below which nothing is written.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    for one in range(len(sheet.tokens)):
+        lines = (sequence == one).nonzero()[:, 0]
+        empty = (sheet.tokens[one, : shares.shape[1]] < 0).nonzero()[:, 0]
+        gains = shares[lines][:, empty]
+        rows, columns = linear_sum_assignment(-gains.numpy())
+        kept = gains[rows, columns].numpy() > least
+        line, place = lines[rows[kept]], empty[columns[kept]]
+        sheet.tokens[one, place] = tables.words[tokens[line, place]]
+        sheet.certain[one, place] = sure[line] & (best[line] == place)

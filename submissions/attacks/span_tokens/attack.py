@@ -1,0 +1,84 @@
+"""Span tokens: exact text from honest gradients, without a search in the tokens' values.
+
+Every input of an attention that sends gradient lies in the row space of the gradients of its
+query, key and value weights. The first attention's span tells which tokens stand at each position,
+the second's which of them make a sequence. Tokens that are labels alone (the last of a causal
+sequence, the masked ones) are read off the decoder's gradient.
+
+Source: derived for this benchmark; published as DAGER (Petrov et al., NeurIPS 2024). Differences:
+labels alone are read too, and encoders are searched by descent, not exhaustively.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from benchmark.api import Attack, Grant, Observation, Reconstruction
+from benchmark.toolbox.text.spans import (
+    CLEAR,
+    attention_span,
+    check_spans,
+    label_places,
+    label_scores,
+    predicted_places,
+    reads_whole,
+    token_candidates,
+)
+from submissions.attacks.span_tokens.block import FirstBlock
+from submissions.attacks.span_tokens.search import Found, Settler, grow
+
+_SPARE = 2  # a position has no more true candidates than the span's rank, so the last is wrong
+_SURE = 0.1  # how far from 1 a label's score may lie
+
+
+@dataclass(frozen=True)
+class SpanTokens(Attack):
+    """Two spans, a prefix at a time; a batch of one sequence takes the first span alone."""
+
+    needs: ClassVar = frozenset({Grant.BATCH_SIZE, Grant.LENGTH})
+
+    def applies(self, seen: Observation) -> None:
+        blocks = 1 if seen.batch_size == 1 else 2
+        check_spans(seen.update, seen.model, seen.batch_size, seen.length, blocks)
+
+    def reconstruct(self, seen: Observation) -> Reconstruction:
+        found = self._read(seen)
+        labels_alone = label_places(seen.model, found.tokens)
+        scores = label_scores(seen.update, seen.model, found.tokens, labels_alone)
+        best, second = scores.topk(2, dim=0).values
+        found.tokens[labels_alone] = scores.argmax(0)
+        found.certain[labels_alone] = ((best - 1).abs() < _SURE) & (second < 2 * _SURE)
+        return Reconstruction(tokens=found.tokens, certain=found.certain)
+
+    def _read(self, seen: Observation) -> Found:
+        """Return what the victim read; a causal one's last tokens are left at 0."""
+        model, batch, draws = seen.model, seen.batch_size, seen.generator
+        rank = predicted_places(model, batch, seen.length)
+        first = attention_span(seen.update, model, 0, rank, draws)
+        keep = max(first.shape[1], batch) + _SPARE
+        tokens, off = token_candidates(model, first, rank // batch, keep)
+        possible = off < CLEAR * off[:, -1:]
+        if batch == 1:
+            found = Found(tokens[:, :1].T, possible[:, :1].T)
+        else:
+            found = self._sequences(seen, tokens, possible)
+        missing = (0, seen.length - found.tokens.shape[1])
+        return Found(pad(found.tokens, missing), pad(found.certain, missing))
+
+    def _sequences(self, seen: Observation, tokens: Tensor, possible: Tensor) -> Found:
+        """Return sequences made of each position's candidates, nearest first."""
+        batch, draws = seen.batch_size, seen.generator
+        rank = predicted_places(seen.model, batch, seen.length)
+        span = attention_span(seen.update, seen.model, 1, rank, draws)
+        possible[:, : batch + 1] = True  # under noise none may be clear
+        with torch.no_grad():
+            block = FirstBlock(seen.model)
+            if reads_whole(seen.model):
+                return Settler(block, span, tokens, possible, batch).settle()
+            choices = [row[good] for row, good in zip(tokens, possible, strict=True)]
+            return grow(block, span, choices, batch)

@@ -1,0 +1,63 @@
+"""Seconds that `span_tokens` needs on GPT-2 in full, and what inner products save."""
+
+import time
+
+import pytest
+import torch
+
+from benchmark.contract import Budget, Knowledge, Observation, TextBatch, Update
+from benchmark.registry import Registry
+from benchmark.toolbox.text.spans import (
+    attention_span,
+    off_span,
+    predicted_places,
+    token_candidates,
+)
+from benchmark.victims import LanguageSpec, build_language, weights
+
+VOCABULARY, LENGTH = 50_257, 32
+
+
+@pytest.fixture(scope="module")
+def gpt2():
+    spec = LanguageSpec(architecture="gpt2", vocabulary=VOCABULARY, length=LENGTH)
+    return build_language(spec, torch.Generator().manual_seed(0))
+
+
+def see(model, sequences):
+    """Return a batch of words as frequent as in text, and what an attacker sees of it."""
+    draws = torch.Generator().manual_seed(0)
+    frequency = 1 / torch.arange(2.0, VOCABULARY + 2)
+    drawn = torch.multinomial(frequency, sequences * LENGTH, replacement=True, generator=draws)
+    tokens, parameters = drawn.view(sequences, LENGTH), model.weights()
+    gradients = torch.autograd.grad(model.loss(TextBatch(tokens)), list(parameters.values()))
+    update = Update(dict(zip(parameters, gradients, strict=True)))
+    known = Knowledge(batch_size=sequences, length=LENGTH)
+    return tokens, Observation(update, model, known, Budget(600, 2**32), draws)
+
+
+@pytest.mark.parametrize("sequences", [1, 4])
+@pytest.mark.benchmark(group="span_tokens, GPT-2, 32 tokens")
+def test_every_token_of_gpt2(benchmark, gpt2, sequences):
+    tokens, seen = see(gpt2, sequences)
+    attack = Registry().find("attack", "span_tokens")[0].build()
+    answer = benchmark.pedantic(attack.reconstruct, (seen,), rounds=1)
+    assert sorted(answer.tokens.tolist()) == sorted(tokens.tolist())
+
+
+@pytest.mark.benchmark(group="every token at every position against the span")
+def test_inner_products_against_forming_every_input(benchmark, gpt2):
+    _, seen = see(gpt2, 1)
+    rank = predicted_places(gpt2, 1, LENGTH)
+    span = attention_span(seen.update, gpt2, 0, rank, seen.generator)
+    benchmark.pedantic(token_candidates, (gpt2, span, rank, 2), rounds=3)
+    known, norm = weights(gpt2), gpt2.network.transformer.h[0].ln_1
+    words, position = known["transformer.wte.weight"], known["transformer.wpe.weight"][0]
+    started = time.perf_counter()
+    with torch.no_grad():
+        one = off_span(span, norm(words + position)).norm(dim=1)
+    formed = (time.perf_counter() - started) * rank
+    ratio = formed / benchmark.stats.stats.min
+    benchmark.extra_info["ratio_formed_to_inner_products"] = ratio
+    assert one.isfinite().all()
+    assert ratio > 1.5
