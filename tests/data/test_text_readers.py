@@ -55,7 +55,7 @@ def mirror(tmp_path, monkeypatch):
 
 
 def json_lines(*rows):
-    return gzip.compress("\n".join(map(json.dumps, rows)).encode())
+    return gzip.compress("\n".join(map(json.dumps, rows)).encode(), mtime=0)
 
 
 def users(name, mirror):

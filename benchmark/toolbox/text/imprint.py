@@ -100,6 +100,8 @@ class _Imprint:
         for table in tables:
             table[:, : place.free] = 0
             table[:, place.tail] = 0
+            content = table[:, place.free : place.tail.start]
+            content -= content.mean(1, keepdim=True)  # a norm leaves the carriers at zero, then
         if parts.position_trained:
             for i, anchor in enumerate(place.anchors):
                 positions[0, i * place.share] = _CODE * size / 2  # where the anchor is not seen
@@ -126,6 +128,7 @@ class _Imprint:
             # behind a norm, entries are larger than in the residual stream
             strength = size if parts.pre_norm else 1.0
             projection[i * place.share + one, i * head + one] = strength
+            projection[place.tail, i * head : i * head + place.share] = strength / place.tail.start
         if parts.masked:
             last, one = parts.blocks[-1], torch.arange(place.carriers)
             last.value.weight.of(known)[one, place.tail.start + one] = 1
@@ -199,7 +202,8 @@ class _Imprint:
         """
         parts, known = self.parts, self.known
         direction = torch.randn(parts.width, generator=self.generator)
-        direction[self.place.tail] = 0
+        direction[: self.place.tail.start] -= direction[: self.place.tail.start].mean()
+        direction[self.place.tail] = 0  # so that nothing measured comes back into the carriers
         direction /= direction.norm()
         blocks = parts.blocks[: measured(parts)]
         smooth = self._smooth()

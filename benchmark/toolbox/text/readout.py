@@ -29,7 +29,6 @@ _CELLS = 2**23  # vectors times positions times tokens at a time
 _DEGENERATE = 1e-4  # share of a pair's square that lies off those already read
 _MOST = 4  # pairs on one rung
 _SWEEPS = 2
-_FACTORS = (0.4, 50.0)  # of the usual one: labels' codes are alike, equal vectors add up
 
 
 def rungs(update: Mapping[str, Tensor], model: nn.Module, tokens: int) -> tuple[Tensor, Tensor]:
@@ -168,7 +167,7 @@ class Readings:
         return Readings(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
 
-def read(vectors: Tensor, blocks: Tensor, pairs: Pairs) -> Readings:
+def read(vectors: Tensor, blocks: Tensor, pairs: Pairs, least: float = 0.4) -> Readings:
     """Read each rung by as few pairs as leave nothing of it.
 
     A pair at a time is added, each is chosen anew while the others stay, and tokens change places.
@@ -179,6 +178,8 @@ def read(vectors: Tensor, blocks: Tensor, pairs: Pairs) -> Readings:
         vectors: (rungs, entries), content alone.
         blocks: (rungs,), of one block have labels' gradients of one size.
         pairs: of centred tokens and positions.
+        least: factor of one of several pairs, as a share of the usual: what cancels or hardly
+            counts is another way of writing the rung.
     """
     position, token = (found[:, None] for found in pairs.best(vectors))
     factors, left = pairs.fit(vectors, position, token)
@@ -194,10 +195,8 @@ def read(vectors: Tensor, blocks: Tensor, pairs: Pairs) -> Readings:
         position, token = position[open_], token[open_]
         for _ in range(1, _MOST):
             position, token, factors, left = _grow(vectors[open_], pairs, position, token)
-            # what cancels, or hardly counts, is a way of writing something else
             ratio = factors.abs() / usual[blocks[open_]][:, None]
-            plain = (ratio > _FACTORS[0]) & (ratio < _FACTORS[1])
-            done = (left < EXACT) & plain.all(1)
+            done = (left < EXACT) & (ratio > least).all(1)
             parts.append(
                 _lines(open_[done], position[done], token[done], factors[done], exact=True)
             )

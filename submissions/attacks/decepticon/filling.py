@@ -14,6 +14,7 @@ from submissions.attacks.decepticon.spelling import Items, Marked, Tables, above
 
 _AGREE = 0.01  # by which the codes of known labels may be missed
 _ROUNDS = 5  # in which factors of blocks and sequences settle
+_ROUGH, _TRIALS = 0.2, 101  # range of a factor in logarithms, and how many are tried
 _CLEAR = 4.0  # times the usual miss: nearer is right, farther is wrong
 
 
@@ -207,21 +208,36 @@ def fill_masked(sheet: Sheet, counts: Tensor, tables: Tables, mask: int) -> None
     labels = torch.arange(len(counts)).repeat_interleave(counts)
     if not hidden.any() or not len(labels):
         return
-    codes = sheet.codes.clone()
-    for _ in range(_ROUNDS):  # factors of blocks and of sequences, in turn
-        open_ = codes.where(~hidden, torch.nan)
-        shared = open_.nanmedian(1, keepdim=True).values
-        for block in torch.unique(sheet.blocks[sheet.blocks >= 0]):
-            here = sheet.blocks == block
-            factor = float((open_ / shared)[here].nanmedian())
-            codes[here] /= factor if factor == factor else 1.0
-    found = (codes - shared)[hidden]
-    found *= tables.codes[labels].median() / found.median()
-    off = (found[:, None] - tables.codes[labels]).abs()
-    rows, columns = linear_sum_assignment(off.nan_to_num(1.0).numpy())
-    print("found",found[:9].tolist(), off[rows,columns][:9]); written = torch.full_like(found, -1, dtype=torch.int64)
+    codes, shared = _shared(sheet, hidden)
+    found, wanted = (codes - shared)[hidden].nan_to_num(1.0), tables.codes[labels]
+    # some labels may have no place that was read: the factor is known but roughly
+    factors = wanted.median() / found.median() * torch.linspace(-_ROUGH, _ROUGH, _TRIALS).exp()
+    tries = []
+    for one in factors:
+        off = (found[:, None] * one - wanted).abs()
+        rows, columns = linear_sum_assignment(off.numpy())
+        tries.append((float(off[rows, columns].median()), rows, columns))
+    _, rows, columns = min(tries, key=lambda one: one[0])
+    written = torch.full_like(found, -1, dtype=torch.int64)
     written[rows] = labels[columns]
     sheet.tokens[hidden], sheet.certain[hidden] = written, False
+
+
+def _shared(sheet: Sheet, hidden: Tensor) -> tuple[Tensor, Tensor]:
+    """Return codes without each block's factor, and those of unmasked tokens (batch, 1).
+
+    The medians of each sequence in each block are a product of the two.
+    """
+    numbers = torch.unique(sheet.blocks[sheet.blocks >= 0])
+    open_ = sheet.codes.where(~hidden, torch.nan)
+    here = sheet.blocks[:, :, None] == numbers
+    table = open_[:, :, None].where(here, torch.nan).nanmedian(1).values.log()  # (batch, blocks)
+    factors = torch.zeros(len(numbers))
+    for _ in range(_ROUNDS):
+        rows = (table - factors).nanmean(1, keepdim=True)
+        factors = (table - rows).nanmedian(0).values.nan_to_num(0.0)
+    each = factors[torch.searchsorted(numbers, sheet.blocks.clamp_min(int(numbers[0])))].exp()
+    return sheet.codes / each, (open_ / each).nanmedian(1, keepdim=True).values
 
 
 def fill_rest(sheet: Sheet, counts: Tensor) -> None:
