@@ -248,7 +248,11 @@ class _Imprint:
         bias, found = block.projection.bias.of(self.known)[self.place.tail], []
         for trial in (0.0, size):
             bias.fill_(trial)
-            found.append(float(given(self.model, block.first.weight.name, sample)[..., self.place.tail].mean()))
+            found.append(
+                float(
+                    given(self.model, block.first.weight.name, sample)[..., self.place.tail].mean()
+                )
+            )
         bias.fill_(-found[0] * size / (found[1] - found[0]))
 
     def _amplify(self, largest: float) -> None:
