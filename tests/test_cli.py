@@ -359,11 +359,11 @@ def test_unavailable_protocol_does_not_stop_the_others(run, tiny, results, monke
 
 
 def test_suite_keeps_to_its_own_attacks_unless_others_are_named(gradleak, run, results):
-    planned = gradleak("run", "laptop", "--plan", "--results", results)
-    assert "laptop: 16 cells" in planned.out
+    planned = gradleak("run", "april", "--plan", "--results", results)
+    assert "april: 16 cells" in planned.out
     assert "idlg" not in planned.out
-    named = gradleak("run", "laptop", "--plan", "--results", results, "--attack", "idlg")
-    assert "laptop: 2 cells" in named.out
+    named = gradleak("run", "april", "--plan", "--results", results, "--attack", "idlg")
+    assert "april: 2 cells" in named.out
     assert "idlg" in named.out
 
 

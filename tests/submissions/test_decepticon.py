@@ -14,7 +14,6 @@ from benchmark.victims import LanguageSpec, build_language
 
 VOCABULARY, LENGTH, MASK = 300, 20, 7
 SIZES = {"width": 96, "depth": 3, "heads": 8, "mlp": 600}
-ALL = ["transformer3", "gpt2", "bert_base"]
 
 
 def text(sequences, name="text"):
@@ -35,7 +34,8 @@ def observe(attack, tokens, architecture="transformer3", protect=None, **setting
     sent = attack.corrupt(build(architecture, **settings), known, generator(0, "server"))
     masked = None
     if sent.masked:
-        masked = torch.rand(tokens.shape, generator=generator(0, "masked")) < 0.2
+        masked = torch.zeros_like(tokens, dtype=torch.bool)
+        masked[:, 3::5] = True
     torch.manual_seed(0)
     sent.train(bool(settings.get("dropout")))
     named = sent.weights()
@@ -67,13 +67,25 @@ def scores(attack, tokens, *args, **settings):
 
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("position", ["learned", "sinusoidal"])
-@pytest.mark.parametrize("architecture", ALL)
+@pytest.mark.parametrize("architecture", ["transformer3", "gpt2"])
 def test_nearly_all_tokens_of_several_sequences_are_read(architecture, position, activation):
-    found = scores(build_attack(), text(6), architecture, position=position, activation=activation)
-    total, certain, right = found
+    chosen = {"position": position, "activation": activation}
+    total, certain, right = scores(build_attack(), text(6), architecture, **chosen)
     assert total >= 0.95
-    assert certain >= 0.7
+    assert certain >= 0.9
     assert right
+
+
+def test_masked_tokens_are_read_too():
+    total, certain, right = scores(build_attack(), text(6), "bert_base")
+    assert total >= 0.95
+    assert certain >= 0.75
+    assert right
+
+
+def test_fixed_positions_hide_little_of_a_masked_model_s_text():
+    total, _, _ = scores(build_attack(), text(6), "bert_base", position="sinusoidal")
+    assert total >= 0.75
 
 
 def test_one_sequence_is_read_whole():

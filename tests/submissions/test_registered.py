@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmark.api import Stack, Update
+from benchmark.api import LanguageVictim, Stack, Update
 from benchmark.conformance import check_attack, check_defense
 from benchmark.registry import Registry
 
@@ -21,6 +21,7 @@ ATTACKS = [
 DEFENSES = [s for s in REGISTRY.all("defense") if not s.outside]
 PROTOCOLS = ("quick_digits_a", "quick_digits_b")
 SEARCHES = str(Path(__file__).with_name("searches.yaml"))
+TEXT = "quick_pydoc_transformer3"
 
 
 def label(submission):
@@ -30,7 +31,7 @@ def label(submission):
 @pytest.fixture
 def stack(request, quick, seen_by):
     """What an attack sees of the first protocol that it fits; a search finds no budget before."""
-    stacks = (seen_by(quick(name), request.param.label) for name in (*PROTOCOLS, SEARCHES))
+    stacks = (seen_by(quick(name), request.param.label) for name in (*PROTOCOLS, SEARCHES, TEXT))
     return request.param, next(stack for stack in stacks if stack is not None)
 
 
@@ -39,12 +40,15 @@ def test_attack_keeps_the_contract(stack):
     attack, seen = stack
     answers = check_attack(attack, seen)
     spec = seen.model.spec
-    assert [answer.images.shape for answer in answers] == [(1, 1, spec.size, spec.size)] * 2
+    if isinstance(seen.model, LanguageVictim):
+        assert [answer.tokens.shape for answer in answers] == [(1, seen[0].length)] * 2
+    else:
+        assert [answer.images.shape for answer in answers] == [(1, 1, spec.size, spec.size)] * 2
     assert all(answer.gradient_evaluations >= 0 for answer in answers)
 
 
 @pytest.mark.parametrize("stack", ATTACKS, ids=label, indirect=True)
-def test_update_of_zeros_pulls_an_attack_to_no_image(stack):
+def test_update_of_zeros_pulls_an_attack_to_nothing(stack):
     attack, seen = stack
     zero = Update({name: torch.zeros_like(t) for name, t in seen[0].update.items()})
     known = seen[0].knowledge
@@ -53,7 +57,10 @@ def test_update_of_zeros_pulls_an_attack_to_no_image(stack):
     (answer,) = attack.build().reconstruct_stack(
         Stack([replace(seen[0], update=zero, knowledge=known)])
     )
-    assert answer.images.isfinite().all()
+    if isinstance(seen.model, LanguageVictim):
+        assert answer.certain is None or not answer.certain.any()
+    else:
+        assert answer.images.isfinite().all()
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

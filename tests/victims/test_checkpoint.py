@@ -78,8 +78,8 @@ def test_file_of_another_network_is_named_with_the_key(trained, mirror, name):
     path, tensors = mirror / name, trained.network.state_dict()
     for change, said in (
         ({"head.bias": torch.zeros(3)}, r"head.bias is \(3,\); the network wants \(10,\)"),
-        ({"head.bias": None}, r"head.bias is none; the network wants \(10,\)"),
-        ({"more": torch.zeros(2, 2)}, r"more is \(2, 2\); the network wants none"),
+        ({"head.bias": None}, r"head.bias is no tensor; the network wants \(10,\)"),
+        ({"more": torch.zeros(2, 2)}, r"more is \(2, 2\); the network wants no tensor"),
     ):
         changed = {key: t for key, t in (tensors | change).items() if t is not None}
         save(changed, path)

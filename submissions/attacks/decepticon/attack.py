@@ -96,7 +96,7 @@ class Decepticon(MaliciousAttack):
             pairs = tables.pairs()
             content = centred(vectors[:, tables.place.content])
             # sequences of a masked model differ in gradient as in the number of masks
-            readings = read(content, blocks, pairs, least=0.05 if tables.parts.masked else 0.4)
+            readings = read(content, blocks, pairs, least=0.2 if tables.parts.masked else 0.4)
             exact = readings.where(readings.exact)
             if len(exact) > _EXACT * len(readings) and bool((exact.count == 1).any()):
                 marks = spell(sheet, vectors, blocks, exact, tables)

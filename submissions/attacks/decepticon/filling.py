@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from benchmark.toolbox.text.readout import Readings
-from benchmark.toolbox.text.sequences import chain, groups
+from benchmark.toolbox.text.sequences import SAME, chain, groups
 from submissions.attacks.decepticon.spelling import Items, Marked, Tables, above_noise
 
 _AGREE = 0.01  # by which the codes of known labels may be missed
 _ROUNDS = 5  # in which factors of blocks and sequences settle
 _ROUGH, _TRIALS = 0.2, 101  # range of a factor in logarithms, and how many are tried
+_LEAST = 1e-4  # of the commonest label's share: below it is rounding
 _CLEAR = 4.0  # times the usual miss: nearer is right, farther is wrong
 
 
@@ -132,7 +134,8 @@ def label_counts(update: Mapping[str, Tensor], tables: Tables, predicted: int | 
         shares = -parts.decoder.weight.of(update)[:, 0]
     shares = shares.clone()
     shares[-1] = 0
-    shares[shares < max(float(shares.max()) * 1e-4, above_noise(shares))] = 0
+    least = above_noise(shares) if tables.noised else float(shares.max()) * _LEAST
+    shares[shares < least] = 0
     if not shares.any():
         return torch.zeros_like(shares, dtype=torch.int64)
     if predicted is None:
@@ -156,10 +159,13 @@ def fill_anchors(sheet: Sheet, whole: Tensor, tables: Tables) -> None:
             return
         missing = (sheet.tokens[: len(whole), anchor] < 0).nonzero()[:, 0]
         known = tables.anchor_marks(anchor)
+        if len(known) < 2:
+            return  # one word, which is everywhere
         off = torch.cdist(whole[missing, i * share : (i + 1) * share], known)
         nearest, second = off.topk(2, dim=1, largest=False).values.T
-        sheet.tokens[missing, anchor] = tables.words[off.argmin(1)]
-        sheet.certain[missing, anchor] = nearest * _CLEAR < second
+        near = nearest < SAME * float(known.std())
+        sheet.tokens[missing, anchor] = torch.where(near, tables.words[off.argmin(1)], -1)
+        sheet.certain[missing, anchor] = near & (nearest * _CLEAR < second)
 
 
 def fill_labels(sheet: Sheet, counts: Tensor, tables: Tables) -> None:
@@ -210,14 +216,16 @@ def fill_masked(sheet: Sheet, counts: Tensor, tables: Tables, mask: int) -> None
         return
     codes, shared = _shared(sheet, hidden)
     found, wanted = (codes - shared)[hidden].nan_to_num(1.0), tables.codes[labels]
+
+    def matched(factor: Tensor) -> tuple[float, Any, Any]:
+        off = (found[:, None] * factor - wanted).abs()
+        rows, columns = linear_sum_assignment(off.numpy())
+        return float(off[rows, columns].median()), rows, columns
+
     # some labels may have no place that was read: the factor is known but roughly
     factors = wanted.median() / found.median() * torch.linspace(-_ROUGH, _ROUGH, _TRIALS).exp()
-    tries = []
-    for one in factors:
-        off = (found[:, None] * one - wanted).abs()
-        rows, columns = linear_sum_assignment(off.numpy())
-        tries.append((float(off[rows, columns].median()), rows, columns))
-    _, rows, columns = min(tries, key=lambda one: one[0])
+    _, rows, columns = min((matched(one) for one in factors), key=lambda one: one[0])
+    _, rows, columns = matched((wanted[columns] / found[rows]).median())
     written = torch.full_like(found, -1, dtype=torch.int64)
     written[rows] = labels[columns]
     sheet.tokens[hidden], sheet.certain[hidden] = written, False

@@ -30,6 +30,7 @@ class Tables:
         tokens: (candidates, width).
         positions: (places, width), of the places that send gradient.
         codes: (vocabulary,), of labels, in [1, 1 + CODES].
+        noised: whether the update is.
     """
 
     parts: LanguageAnatomy
@@ -39,6 +40,7 @@ class Tables:
     tokens: Tensor
     positions: Tensor
     codes: Tensor
+    noised: bool
 
     @staticmethod
     def of(update: Mapping[str, Tensor], model: nn.Module, length: int) -> Tables:
@@ -47,7 +49,8 @@ class Tables:
         place = layout(parts)
         reached = length if parts.masked else length - 1  # a causal model's last is a label alone
         tokens, positions = known[parts.token_embedding], known[parts.position]
-        words = read_words(update, parts, place, noised=is_noised(update, model))
+        noised = is_noised(update, model)
+        words = read_words(update, parts, place, noised=noised)
         codes = parts.decoder.weight.of(known)[:, place.tail.start]
         return Tables(
             parts=parts,
@@ -57,6 +60,7 @@ class Tables:
             tokens=tokens[words],
             positions=positions[:reached],
             codes=codes / codes[:-1].min(),
+            noised=noised,
         )
 
     def pairs(self) -> Pairs:
@@ -101,12 +105,12 @@ def read_words(
     from the tokens looked up alone. Where noise hides some of a few, any token may be.
     """
     size = update[parts.token_embedding][:, place.content].norm(dim=1)
-    found = (size > above_noise(size)).nonzero()[:, 0]
+    found = (size > (above_noise(size) if noised else 0)).nonzero()[:, 0]
     return torch.arange(len(size)) if noised and len(found) < _MANY else found
 
 
 def above_noise(values: Tensor) -> float:
-    """Return what few of many values exceed by chance; 0 where most are 0."""
+    """Return what values, most of which are noise, exceed by more than chance."""
     middle = values.median()
     return float(middle + _SIGMAS * 1.4826 * (values - middle).abs().median())
 
