@@ -28,6 +28,8 @@ data_app = typer.Typer(
 )
 app.add_typer(data_app, name="data")
 
+_SELECTS = ", with all its variants, or NAME,key=value, or NAME,defaults; may be repeated."
+
 Results = Annotated[Path, typer.Option(help="Folder of the records.", metavar="DIR")]
 Plugins = Annotated[
     list[Path] | None,
@@ -43,11 +45,11 @@ Mirror = Annotated[
 def run(
     suite: Annotated[str, typer.Argument(metavar="SUITE_OR_PROTOCOL")],
     attack: Annotated[
-        list[str] | None, typer.Option(help="Only this attack; may be repeated.", metavar="NAME")
+        list[str] | None, typer.Option(help=f"Only this attack{_SELECTS}", metavar="NAME")
     ] = None,
     defense: Annotated[
         list[str] | None,
-        typer.Option(help="Only this defense, or NAME,key=value; may be repeated.", metavar="NAME"),
+        typer.Option(help=f"Only this defense{_SELECTS}", metavar="NAME"),
     ] = None,
     trials: Annotated[
         str | None, typer.Option(help="Only the first N trials of each seed.", metavar="N")

@@ -174,7 +174,10 @@ class Registry:
         return list({submission.label: submission for submission in found}.values())
 
     def find(self, kind: Kind, label: str) -> list[Submission]:
-        """Return what a label selects: a name all its variants, `name,key=value` that one.
+        """Return what a label selects.
+
+        A name selects all its variants, `name,key=value` that one, `name,defaults` the one without
+        arguments.
 
         Raises:
             PluginError: no such submission, or an argument that is not `key=value`.
@@ -185,8 +188,10 @@ class Registry:
         manifest, folder = self._found[kind, name]
         if not given:
             return [Submission(manifest, folder, tuple(v.items())) for v in manifest.variants]
+        if given == ["defaults"]:
+            return [Submission(manifest, folder)]
         if any("=" not in argument for argument in given):
-            raise PluginError(f"{kind} {label!r}: wanted {name},key=value")
+            raise PluginError(f"{kind} {label!r}: wanted {name},key=value or {name},defaults")
         pairs = (argument.split("=", 1) for argument in given)
         arguments = tuple((key, yaml.safe_load(value)) for key, value in pairs)
         return [Submission(manifest, folder, arguments)]

@@ -57,12 +57,13 @@ def test_template_is_passed_over(plugin):
     assert {"other"} == set(Registry([folder]).names("attack")) - set(Registry().names("attack"))
 
 
-def test_name_selects_its_variants_and_arguments_one(plugin):
+def test_name_selects_its_variants_and_arguments_or_defaults_one(plugin):
     folder = plugin("mine", "return grey(seen)", variants=[{}, {"level": 0.25}])
     registry = Registry([folder])
     assert [s.label for s in registry.find("attack", "mine")] == ["mine", "mine,level=0.25"]
     (one,) = registry.find("attack", "mine,level=0.75")
     assert (one.label, one.build().level) == ("mine,level=0.75", 0.75)
+    assert [s.label for s in registry.find("attack", "mine,defaults")] == ["mine"]
     assert [s.label for s in registry.select("attack", ["mine", "mine,level=0.25"])] == [
         "mine",
         "mine,level=0.25",
