@@ -1,4 +1,4 @@
-"""leaderboard.md: a header, then a section a protocol, from the records alone."""
+"""leaderboard.md, a section a protocol, and the pages beneath it, from the records alone."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from pathlib import Path
 from benchmark import records
 from benchmark.errors import RecordError
 from benchmark.leaderboard import sections
+from benchmark.leaderboard.details import details
 from benchmark.leaderboard.markdown import Links, anchor, code, prose, spread
 from benchmark.leaderboard.pages import pages
 from benchmark.leaderboard.part import NONE, Part, parts
 
+DETAILS = "README.md"
+"""A protocol's page, which a browser of the repository shows with the folder."""
 HEADER = """\
 # GradLeak leaderboard
 
@@ -32,7 +35,7 @@ holds zero."""
 
 
 def write_board(results: Path, output: Path) -> list[str]:
-    """Write the leaderboard of a results folder, and in it a page for each cell on text.
+    """Write the leaderboard, and in the results folder a page a protocol and a cell on text.
 
     The same records give the same bytes.
 
@@ -53,7 +56,13 @@ def write_board(results: Path, output: Path) -> list[str]:
         raise RecordError(f"{results}: no records here; make some by `gradleak run`{damaged}")
     links = Links(output.parent)
     found = parts(results, reading.records, links)
-    _write_pages(results, found)  # before the board, whose links are checked
+    _write_pages(results, found)  # what links to a page wants it there
+    for part in found:
+        page = part.folder / DETAILS
+        if part.records:
+            records.replace(page, details(part.linked(Links(part.folder))))
+        else:
+            page.unlink(missing_ok=True)
     blocks = [_header(results, found, links, len(reading.damaged))]
     blocks += [_section(part) for part in found]
     records.replace(output, "\n\n".join(blocks) + "\n")
@@ -90,7 +99,7 @@ def _best(part: Part) -> str:
 
 
 def _section(part: Part) -> str:
-    file = part.results / part.frozen.name / "protocol.json"
+    file = part.folder / "protocol.json"
     described = part.frozen.content.get("description")
     blocks = [
         f"## {prose(part.frozen.heading)}",
@@ -103,9 +112,7 @@ def _section(part: Part) -> str:
             sections.matrix(part),
             sections.reasons(part, ["not_applicable", "unavailable"]),
             sections.rankings(part),
-            "### Details",
-            sections.full(part),
-            sections.provenance(part),
+            f"{part.links.to('All metrics and provenance', part.folder / DETAILS)}.",
         ]
     return "\n\n".join(block for block in [*blocks, part.links.definitions()] if block)
 

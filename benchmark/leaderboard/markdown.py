@@ -19,12 +19,12 @@ SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
 
 
 class Links:
-    """Reference-style links from the board to the files of a results folder.
+    """Reference-style links from a page to the files of a results folder.
 
     Every target has one short label, defined once at the end of its section.
 
     Args:
-        start: the folder the board lies in; targets are written relative to it.
+        start: the folder the page lies in; targets are written relative to it.
     """
 
     def __init__(self, start: Path) -> None:
@@ -111,11 +111,6 @@ def grid(headers: Sequence[str], rows: Sequence[Sequence[str]], *, words: int = 
     aligned = ["left"] * words + ["right"] * (len(headers) - words)
     text: str = tabulate(rows, list(headers), "pipe", disable_numparse=True, colalign=aligned)
     return text
-
-
-def fold(summary: str, content: str) -> str:
-    """Return content that a reader opens by a click."""
-    return f"<details>\n<summary>{summary}</summary>\n\n{content}\n\n</details>"
 
 
 def _exponent(number: float) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,14 +21,14 @@ NONE = "none"
 VERDICTS = {"not_applicable": "n/a", "unavailable": "unavailable"}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Part:
     """A protocol's part of the board.
 
     Attributes:
         records: those made by the protocol as it is frozen.
         stale: how many were made by another version of it.
-        links: of the whole board.
+        links: of the page it is told on.
     """
 
     results: Path
@@ -77,6 +78,11 @@ class Part:
         return any(cell.verdict != "not_applicable" for cell in found)
 
     @property
+    def folder(self) -> Path:
+        """Where the protocol's records lie."""
+        return self.results / self.frozen.name
+
+    @property
     def primary(self) -> str:
         """Name of the metric of the matrix and the ranking."""
         return self.frozen.primary.name
@@ -90,6 +96,12 @@ class Part:
     def unit(self) -> str:
         """Name and unit of the primary metric."""
         return self.frozen.units[self.primary]
+
+    def linked(self, links: Links) -> Part:
+        """Return the part for another page; what is counted stays counted."""
+        other = copy(self)
+        other.links = links
+        return other
 
     def link(self, text: str, defense: str, attack: str) -> str:
         """Return the text as a link to a cell's records, or to the page that shows its text."""

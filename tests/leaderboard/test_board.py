@@ -25,9 +25,15 @@ def rows(text, heading):
     return {first: dict(zip(cells[0][1:], rest, strict=True)) for first, *rest in cells}
 
 
-def details(text):
+def page(folder):
+    """Write the board and return the protocol's page, with plain spaces."""
+    board(folder)
+    return (folder.path / "vit" / "README.md").read_text(encoding="utf-8").replace("\u00a0", " ")
+
+
+def details(folder):
     """Return the rows of the table of all metrics, by defense."""
-    return rows(text, "Details")
+    return rows(page(folder), "All metrics")
 
 
 @pytest.fixture
@@ -86,7 +92,7 @@ def test_failed_trials_are_counted_and_shown_with_their_reason(folder):
     path.write_text((folder.path / "kept").read_text() + late + "\n")
     text = board(folder)
     assert rows(text, "Attacks")["none"]["dlg"] == "**24 ± 10<br>(3, 1 failed)**"
-    assert "- **1 failed**: loss is NaN: `dlg` under every defense." in text
+    assert "- **1 failed**: loss is NaN: `dlg` under every defense." in page(folder)
 
 
 def test_cells_that_did_not_run_say_why_once(full):
@@ -153,21 +159,24 @@ def test_same_records_give_the_same_bytes_whatever_their_order(full, tmp_path):
             if path.suffix == ".jsonl":
                 target.write_text("".join(reversed(path.read_text().splitlines(keepends=True))))
     write_board(copy, copy.parent / "leaderboard.md")
-    assert (copy.parent / "leaderboard.md").read_bytes() == full.output.read_bytes()
+    for name in ("leaderboard.md", "results/vit/README.md"):
+        assert (copy.parent / name).read_bytes() == (full.path.parent / name).read_bytes()
 
 
 def test_every_score_is_a_link_to_a_file_that_exists(full):
     full.output = full.path.parent / "site" / "board.md"
-    text = board(full)
-    defined = dict(re.findall(r"^\[(r\d+)\]: (\S+)$", text, re.M))
-    used = re.findall(r"\]\[(r\d+)\]", text)
-    assert set(used) == set(defined)
-    for url in defined.values():
-        assert (full.output.parent / unquote(url)).exists(), url
-    for table in re.findall(r"^\|.*\|$", text, re.M):
-        unlinked = re.sub(r"\[(?:\\.|[^\]\\])*\]\[r\d+\]|`[^`]*`", "", table)
-        assert "±" not in unlinked
-        assert not re.search(r"\d\.\d", unlinked), table
+    board(full)
+    for written in (full.output, full.path / "vit" / "README.md"):
+        text = written.read_text(encoding="utf-8")
+        defined = dict(re.findall(r"^\[(r\d+)\]: (\S+)$", text, re.M))
+        used = re.findall(r"\]\[(r\d+)\]", text)
+        assert set(used) == set(defined)
+        for url in defined.values():
+            assert (written.parent / unquote(url)).exists(), url
+        for table in re.findall(r"^\|.*\|$", text, re.M):
+            unlinked = re.sub(r"\[(?:\\.|[^\]\\])*\]\[r\d+\]|`[^`]*`", "", table)
+            assert "±" not in unlinked
+            assert not re.search(r"\d\.\d", unlinked), table
 
 
 def test_a_link_is_defined_once_on_the_whole_board(full):
@@ -178,14 +187,14 @@ def test_a_link_is_defined_once_on_the_whole_board(full):
 
 def test_the_table_of_all_metrics_names_the_one_that_no_trial_has(folder):
     folder.protocol(metrics=["psnr", "mse", "lpips"])
-    text = board(folder.cell("dlg", *[{"psnr": n, "mse": 2e-5, "lpips": None} for n in (20, 22)]))
+    text = page(folder.cell("dlg", *[{"psnr": n, "mse": 2e-5, "lpips": None} for n in (20, 22)]))
     assert "No trial has `lpips`: unavailable" in text
     assert "2.0e-05 ± 0<br>\\[2.0e-05, 2.0e-05\\]" in text
     assert "| [2][r" in text  # seconds a trial
 
 
-def test_provenance_and_a_command_close_a_section(full):
-    text = board(full)
+def test_provenance_and_a_command_close_a_page(full):
+    text = page(full)
     assert "Commits: `0123456789ab` (dirty). Hardware: a processor." in text
     assert "gradleak run vit --attack april --defense none --seeds 0\n" in text
 
@@ -281,7 +290,7 @@ def test_a_file_in_another_cells_place_is_an_error(full):
 
 def test_full_table_shows_the_best_and_the_worst_trial_for_the_attacker(folder):
     folder.protocol().cell("dlg", 20.25, 41, 10).cell("dlg", 7, defense="noise")
-    row = details(board(folder))
+    row = details(folder)
     assert (row["none"]["best psnr"], row["none"]["worst psnr"]) == ("41", "10")
     assert (row["noise"]["best psnr"], row["noise"]["worst psnr"]) == ("7.000", "7.000")
     assert not [name for name in row["none"] if name.startswith("breached")]
@@ -289,7 +298,7 @@ def test_full_table_shows_the_best_and_the_worst_trial_for_the_attacker(folder):
 
 def test_best_trial_is_the_lowest_where_lower_is_better_for_the_attacker(folder):
     folder.protocol(primary="mse").cell("dlg", {"mse": 0.5}, {"mse": 0.25})
-    row = details(board(folder))["none"]
+    row = details(folder)["none"]
     assert float(row["best mse"]) < float(row["worst mse"])
 
 
@@ -300,12 +309,12 @@ def test_best_trial_is_the_lowest_where_lower_is_better_for_the_attacker(folder)
 def test_full_table_shows_the_share_of_trials_breached(folder, metric, at, heading, share):
     scores = [{"psnr": p, "mse": m} for p, m in ((31, 0.5), (30, 0.2), (29, 0.1), (50, 1))]
     folder.protocol(breach={"metric": metric, "at": at}).cell("dlg", *scores)
-    assert details(board(folder))["none"][heading] == share
+    assert details(folder)["none"][heading] == share
 
 
 def test_share_breached_is_a_dash_where_no_trial_has_the_metric(folder):
     folder.protocol(breach={"metric": "mse", "at": 0.1}).cell("dlg", {"psnr": 10}, {"psnr": 11})
-    assert details(board(folder))["none"]["breached (mse ≤ 0.1)"] == "—"
+    assert details(folder)["none"]["breached (mse ≤ 0.1)"] == "—"
 
 
 @pytest.mark.parametrize("breach", [3, {"metric": "psnr"}, {"metric": "ssim", "at": 1}])
