@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from benchmark.toolbox.matching.living import living
+
 Seen = Tensor | Sequence[Tensor]
 """Observed gradients, (trials, out, in), or one a trial: a stack of large ones would be a copy."""
 
@@ -42,10 +44,13 @@ def of_product(
         seen: G; no gradient flows to it.
         low: the same, decomposed, where it is of low rank.
     """
-    (tokens, ins), out = inputs.shape[1:], outputs.shape[2]
+    if (alive := living(outputs)) is not None:
+        tokens = torch.unique(alive % outputs.shape[1])
+        inputs, outputs = (side.index_select(1, tokens) for side in (inputs, outputs))
+    (count, ins), out = inputs.shape[1:], outputs.shape[2]
     observed = out * ins if low is None else low.left.shape[2] * (out + ins)
     # multiplications a token, there and back
-    if 2 * (tokens * (out + ins) + observed) > 3 * out * ins:
+    if 2 * (count * (out + ins) + observed) > 3 * out * ins:
         found: tuple[Tensor, Tensor] = _Formed.apply(inputs, outputs, seen)
     elif low is None:
         found = _Whole.apply(inputs, outputs, seen)
@@ -82,8 +87,8 @@ class _LowRank(torch.autograd.Function):
     def backward(ctx: Any, by_dummy: Tensor, by_inner: Tensor) -> Any:  # noqa: ANN401
         x, g, left, right, of_x, of_g, x_through, g_through = ctx.saved_tensors
         one, two = _factors(x, 2 * by_dummy, by_inner)
-        by_x = torch.baddbmm((two * g_through) @ right.mT, one * of_g, x)
-        by_g = torch.baddbmm((two * x_through) @ left.mT, one * of_x, g)
+        by_x = ((two * g_through) @ right.mT).baddbmm_(one * of_g, x)
+        by_g = ((two * x_through) @ left.mT).baddbmm_(one * of_x, g)
         return by_x, by_g, None, None
 
 
@@ -107,7 +112,7 @@ class _Whole(torch.autograd.Function):
             back = (two * g) @ ctx.seen
         else:
             back = torch.stack([a @ whole for a, whole in zip(two * g, ctx.seen, strict=True)])
-        return torch.baddbmm(back, one * of_g, x), torch.baddbmm(two * through, one * of_x, g), None
+        return back.baddbmm_(one * of_g, x), (two * through).baddbmm_(one * of_x, g), None
 
 
 class _Formed(torch.autograd.Function):

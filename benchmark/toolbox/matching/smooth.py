@@ -10,6 +10,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from benchmark.toolbox.matching.living import living, spread, taken
+
 
 def gelu(x: Tensor) -> Tensor:
     """Return GELU (its exact form) of any shape; differentiable twice."""
@@ -33,14 +35,19 @@ class _Gelu(torch.autograd.Function):
 class _GeluBackward(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, gradient: Tensor, x: Tensor) -> Tensor:  # noqa: ANN401
-        ctx.save_for_backward(gradient, x)
-        return torch.ops.aten.gelu_backward(gradient, x)
+        alive = living(gradient)
+        gradients, rows = taken(alive, gradient), taken(alive, x)
+        ctx.save_for_backward(gradients, rows, alive)
+        return spread(alive, torch.ops.aten.gelu_backward(gradients, rows), x)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, by: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ANN401
-        gradient, x = ctx.saved_tensors
-        square = x.square()
+        gradients, rows, alive = ctx.saved_tensors
+        bys = taken(alive, by)
+        square = rows.square()
         density = square.mul(-0.5).exp_().mul_(1 / math.sqrt(2 * math.pi))
         second = square.neg_().add_(2).mul_(density)  # gelu'' = density(x) (2 - x^2)
-        return torch.ops.aten.gelu_backward(by, x), second.mul_(gradient).mul_(by)
+        by_gradients = torch.ops.aten.gelu_backward(bys, rows)
+        by_rows = second.mul_(gradients).mul_(bys)
+        return spread(alive, by_gradients, by), spread(alive, by_rows, by)

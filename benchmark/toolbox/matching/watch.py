@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from benchmark.errors import NotApplicable
 from benchmark.toolbox.matching.gradients import Gradient, Lookup, Product
+from benchmark.toolbox.matching.linear import linear
 from benchmark.toolbox.matching.smooth import gelu
 
 Make = Callable[[Tensor], Gradient]
@@ -99,7 +100,8 @@ def _total(outputs: Tensor) -> Tensor:
 
 
 def _linear(watch: Watch, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    written = functional.linear(x, weight, bias)
+    frozen = not any(read is not None and read.requires_grad for read in (weight, bias))
+    written = (linear if frozen else functional.linear)(x, weight, bias)
     if not watch.wants(weight, bias):
         return written
     inputs = watch.by_trial(x)

@@ -9,7 +9,6 @@ from torch.nn import functional
 
 from benchmark.errors import NotApplicable
 from benchmark.toolbox.matching.gradients import Lookup, Product
-from benchmark.toolbox.matching.smooth import gelu
 from benchmark.toolbox.matching.trace import Tracer
 from benchmark.victims import LanguageSpec, build_language
 
@@ -334,12 +333,6 @@ def test_gelu_agrees_with_autograd(approximate):
     network = nn.Sequential(nn.Linear(6, 9), nn.GELU(approximate), nn.Linear(9, 5)).double()
     images = (3 * normal(0, 2, 3, 6, dtype=torch.float64)).requires_grad_()
     check(network, images, whole_numbers(1, 5, 2, 3), images)
-
-
-def test_gelu_s_derivatives_are_those_of_finite_differences():
-    x = torch.linspace(-6, 6, 25, dtype=torch.float64, requires_grad=True)
-    torch.autograd.gradcheck(gelu, x)
-    torch.autograd.gradgradcheck(gelu, x)
 
 
 class Turned(nn.Module):
