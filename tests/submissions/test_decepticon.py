@@ -10,7 +10,9 @@ from benchmark.contract import Budget, Knowledge, Observation, TextBatch, Update
 from benchmark.errors import NotApplicable
 from benchmark.registry import Registry
 from benchmark.seeds import generator
+from benchmark.toolbox.text.readout import Readings
 from benchmark.victims import LanguageSpec, build_language
+from submissions.attacks.decepticon.spelling import Marked
 
 VOCABULARY, LENGTH, MASK = 300, 20, 7
 SIZES = {"width": 96, "depth": 3, "heads": 8, "mlp": 600}
@@ -88,6 +90,15 @@ def test_fixed_positions_hide_little_of_a_masked_model_s_text():
     assert total >= 0.75
 
 
+@pytest.mark.parametrize(("sequences", "name"), [(1, "t1"), (3, "t2")])
+def test_nothing_is_certified_where_a_fixed_position_hides_the_anchor(sequences, name):
+    tokens = text(sequences, name)
+    total, certain, right = scores(build_attack(), tokens, "bert_base", position="sinusoidal")
+    assert total < 1
+    assert certain >= 0.5
+    assert right
+
+
 def test_one_sequence_is_read_whole():
     assert scores(build_attack(), text(1)) == (1.0, 1.0, True)
 
@@ -112,6 +123,19 @@ def test_sequences_that_begin_alike_are_told_apart_by_their_labels():
     total, _, right = scores(build_attack(), tokens)
     assert total >= 0.95
     assert right
+
+
+def test_three_tokens_share_a_rung_where_no_two_do():
+    known = torch.randn(3, 5, generator=generator(0, "marks"))
+    rung, group = torch.tensor([0, 1, 2, 3, 3, 3]), torch.tensor([0, 1, 2, 2, 0, 1])
+    count, ones = torch.tensor([1, 1, 1, 3, 3, 3]), torch.ones(6)
+    place = torch.tensor([0, 0, 0, 1, 2, 3])
+    readings = Readings(rung, place, torch.arange(6), ones, count, ones.bool())
+    sums = torch.cat([known, known.sum(0, keepdim=True)])
+    marked = Marked(readings, sums, ones, torch.ones(6, 5, dtype=torch.bool))
+    found = marked.grouped(known, batch=3, length=4)
+    assert torch.equal(found[:3], group[:3])
+    assert sorted(found[3:].tolist()) == [0, 1, 2]
 
 
 def test_dropout_of_the_inputs_hides_little():

@@ -2,18 +2,21 @@
 
 The rows of an imprinted layer's gradient are a cumulative sum with as many jumps as tokens, so
 noise on each row averages out between jumps. Source: Fowl et al. (ICLR 2023, Decepticons, appendix
-G), who find the jumps by orthogonal matching pursuit; here jumps of all columns are pooled, fitted
-anew by the means between them, and kept where they rise above the noise.
+G), who find each column's jumps by orthogonal matching pursuit; here one pursuit serves all
+columns, which jump together, by binary segmentation (Scott and Knott, Biometrics 1974), and jumps
+are kept where they rise above the noise.
 """
 
 from __future__ import annotations
 
+import heapq
+
 import torch
 from torch import Tensor
 
-_NEAR = 3  # rows within which jumps found in several columns are one
 _ABOVE = 2.0  # times the square that noise alone would have
 _SPARE = 1.5  # jumps sought, times those expected
+_SWEEPS = 2
 
 
 def noise_of(rows: Tensor) -> float:
@@ -52,23 +55,43 @@ def jumps(rows: Tensor, expected: int) -> tuple[Tensor, Tensor]:
 
 
 def _pursue(rows: Tensor, expected: int) -> Tensor:
-    """Return candidate edges: where the columns' sparse fits jump, pooled and thinned out."""
-    from sklearn.linear_model import orthogonal_mp_gram
+    """Return candidate edges: the splits that explain most, each then moved to where it does best.
 
-    number, sought = len(rows), min(int(_SPARE * expected) + 2, len(rows) // 2)
+    The best fit of a segment is its mean, so that a new split changes nothing beside its own
+    segment, and a pursuit costs no more than a few passes over the rows.
+    """
+    sought = min(int(_SPARE * expected) + 2, len(rows) // 2)
     # as many columns as the vectors below the jumps can span hold all but noise
     axes = torch.linalg.eigh(rows.T.double() @ rows.double()).eigenvectors
     rows = rows.double() @ axes[:, -min(2 * expected + 2, rows.shape[1]) :]
-    # column j is one up to row j: inner products are cumulative sums, the Gram matrix known
-    lengths = torch.arange(1, number + 1, dtype=torch.float64)
-    scale = lengths.rsqrt()
-    gram = torch.minimum(lengths[:, None], lengths) * scale[:, None] * scale
-    inner = rows.cumsum(0) * scale[:, None]
-    found = orthogonal_mp_gram(gram.numpy(), inner.numpy(), n_nonzero_coefs=sought)
-    energy = (torch.from_numpy(found).view(number, -1) * scale[:, None]).square().sum(1)
-    energy[-1] = 0  # not a jump, but what all rows have
-    edges: list[int] = []
-    while len(edges) < sought and float(energy.max()) > 0:
-        edges.append(int(energy.argmax()))
-        energy[max(0, edges[-1] - _NEAR) : edges[-1] + _NEAR + 1] = 0
-    return torch.tensor(sorted(edges), dtype=torch.int64)
+    sums = torch.cat([torch.zeros_like(rows[:1]), rows.cumsum(0)])
+    segments, bounds = [_split(sums, 0, len(rows))], [0, len(rows)]
+    while len(bounds) < sought + 2 and segments[0][0] < 0:
+        _, at, start, end = heapq.heappop(segments)
+        bounds.append(at)
+        for half in ((start, at), (at, end)):
+            heapq.heappush(segments, _split(sums, *half))
+    bounds.sort()
+    for _ in range(_SWEEPS):  # the first splits were made while all others were missing
+        for i in range(1, len(bounds) - 1):
+            bounds[i] = _split(sums, bounds[i - 1], bounds[i + 1])[1]
+    return torch.tensor(bounds[1:-1], dtype=torch.int64) - 1
+
+
+def _split(sums: Tensor, start: int, end: int) -> tuple[float, int, int, int]:
+    """Return less the square that the best split of a segment explains, its place, start and end.
+
+    Args:
+        sums: (rows + 1, width), of all rows before each.
+        start: first row of the segment.
+        end: row behind its last; a single row explains nothing more.
+    """
+    number = end - start
+    if number < 2:
+        return 0.0, end, start, end
+    before = torch.arange(1, number, dtype=sums.dtype)
+    shares = (before / number)[:, None]
+    off = sums[start + 1 : end] - sums[start] - shares * (sums[end] - sums[start])
+    gains = off.square().sum(1) * number / (before * (number - before))
+    best = int(gains.argmax())
+    return -float(gains[best]), start + 1 + best, start, end

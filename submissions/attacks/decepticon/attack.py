@@ -90,7 +90,8 @@ class Decepticon(MaliciousAttack):
     def reconstruct(self, seen: Observation) -> Reconstruction:
         batch, tables = seen.batch_size, Tables.of(seen.update, seen.model, seen.length)
         sheet, reached = Sheet.empty(batch, seen.length), len(tables.positions)
-        counts = label_counts(seen.update, tables, batch * (seen.length - 1))
+        predicted = 1 if tables.parts.masked else batch * (seen.length - 1)
+        counts = label_counts(seen.update, tables, predicted)
         vectors, blocks = rungs(seen.update, seen.model, batch * reached)
         if len(vectors) and len(tables.words):
             pairs = tables.pairs()
@@ -104,7 +105,8 @@ class Decepticon(MaliciousAttack):
                 if (hidden := mask_token(seen.model)) is None:
                     fill_labels(sheet, counts, tables)
                 else:
-                    counts = label_counts(seen.update, tables, int((sheet.tokens == hidden).sum()))
+                    read_masks = int((sheet.tokens == hidden).sum())
+                    counts = label_counts(seen.update, tables, max(1, read_masks))
                     fill_masked(sheet, counts, tables, hidden)
             else:
                 guess(sheet, vectors, pairs, tables)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmark.toolbox.text.readout import Readings
+from benchmark.toolbox.text.readout import EXACT, Readings
 from benchmark.toolbox.text.sequences import SAME, chain, groups
 from submissions.attacks.decepticon.spelling import Items, Marked, Tables, above_noise
 
@@ -117,7 +117,7 @@ def _place(sheet: Sheet, found: Items, sizes: Tensor, tables: Tables) -> None:
         sheet.write(mine.where(kept), starts[group] + sequence[kept], sure[kept], tables)
 
 
-def label_counts(update: Mapping[str, Tensor], tables: Tables, predicted: int | None) -> Tensor:
+def label_counts(update: Mapping[str, Tensor], tables: Tables, predicted: int) -> Tensor:
     """Return how often each token is a label, (vocabulary,) int64.
 
     All probability is the decoy's, so the gradient of any other token's logit is its frequency.
@@ -125,7 +125,7 @@ def label_counts(update: Mapping[str, Tensor], tables: Tables, predicted: int | 
     Args:
         update: gradients by name.
         tables: what the server knows.
-        predicted: number of labels; None where unknown: the rarest label then counts once.
+        predicted: number of labels; of a masked model, at least so many: the rarest counts once.
     """
     parts = tables.parts
     if parts.decoder.bias is not None:
@@ -138,10 +138,9 @@ def label_counts(update: Mapping[str, Tensor], tables: Tables, predicted: int | 
     shares[shares < least] = 0
     if not shares.any():
         return torch.zeros_like(shares, dtype=torch.int64)
-    if predicted is None:
-        unit = float(shares[shares > 0].min())
-    else:
-        unit = float(shares.sum()) / predicted
+    unit = float(shares.sum()) / predicted
+    if parts.masked:
+        unit = min(unit, float(shares[shares > 0].min()))
     return (shares / unit).round().long()
 
 
@@ -161,11 +160,14 @@ def fill_anchors(sheet: Sheet, whole: Tensor, tables: Tables) -> None:
         known = tables.anchor_marks(anchor)
         if len(known) < 2:
             return  # one word, which is everywhere
-        off = torch.cdist(whole[missing, i * share : (i + 1) * share], known)
+        marks = whole[missing, i * share : (i + 1) * share]
+        off = torch.cdist(marks, known, compute_mode="donot_use_mm_for_euclid_dist")
         nearest, second = off.topk(2, dim=1, largest=False).values.T
         near = nearest < SAME * float(known.std())
+        # a head may have chosen a neighbour of the anchor, whose position is nearly the same
+        same = nearest < EXACT * float(known.std())
         sheet.tokens[missing, anchor] = torch.where(near, tables.words[off.argmin(1)], -1)
-        sheet.certain[missing, anchor] = near & (nearest * _CLEAR < second)
+        sheet.certain[missing, anchor] = same & (nearest * _CLEAR < second)
 
 
 def fill_labels(sheet: Sheet, counts: Tensor, tables: Tables) -> None:
@@ -211,6 +213,7 @@ def fill_masked(sheet: Sheet, counts: Tensor, tables: Tables, mask: int) -> None
     from scipy.optimize import linear_sum_assignment
 
     hidden = (sheet.tokens == mask) & ~sheet.codes.isnan()
+    sheet.certain[hidden] = False
     labels = torch.arange(len(counts)).repeat_interleave(counts)
     if not hidden.any() or not len(labels):
         return
@@ -228,7 +231,7 @@ def fill_masked(sheet: Sheet, counts: Tensor, tables: Tables, mask: int) -> None
     _, rows, columns = matched((wanted[columns] / found[rows]).median())
     written = torch.full_like(found, -1, dtype=torch.int64)
     written[rows] = labels[columns]
-    sheet.tokens[hidden], sheet.certain[hidden] = written, False
+    sheet.tokens[hidden] = written
 
 
 def _shared(sheet: Sheet, hidden: Tensor) -> tuple[Tensor, Tensor]:

@@ -177,7 +177,7 @@ class Marked:
         taken = torch.zeros(length, len(known), dtype=torch.int64)
         taken.index_put_((keys[0], keys[1]), torch.tensor(1), accumulate=True)
         free = taken.amax(0).clamp_min(1) - taken
-        for count in range(2, int(lines.count.max()) + 1):
+        for count in torch.unique(lines.count[lines.count > 1]).tolist():
             for here in torch.split((lines.count == count).nonzero()[:, 0], count):
                 position, token, seen = lines.position[here], lines.token[here], self.seen[here]
                 allowed = free[position] > 0
