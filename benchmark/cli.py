@@ -94,6 +94,25 @@ def run(
 
 
 @app.command()
+def train(
+    protocol: Annotated[str, typer.Argument(metavar="PROTOCOL")],
+    seeds: Annotated[
+        str | None, typer.Option(help="Other seeds than the protocol's.", metavar="0,1,2")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    data: Mirror = None,
+) -> None:
+    """Train the victims of a protocol with `trained_on`, once; the weights go to a cache."""
+    from benchmark.protocol import load_protocol
+    from benchmark.running.start import device_named
+    from benchmark.running.train import train
+
+    chosen, place = load_protocol(protocol), device_named(device)
+    for line in train(chosen, _numbers(seeds), _mirror(data), place):
+        print(line)
+
+
+@app.command()
 def leaderboard(
     results: Results = Path("results"),
     output: Annotated[Path, typer.Option(help="The board.", metavar="FILE")] = Path(

@@ -194,7 +194,7 @@ _WIKITEXT = Entry(
     },
     hub=Hub(
         repository="Salesforce/wikitext",
-        revision="b08601e04326c79dfdd32d625aee71d233d685c3",
+        revision="b08601e04326c79dfdd32d625aee71d232d685c3",
         files={
             "train": "wikitext-2-v1/validation-00000-of-00001.parquet",
             "test": "wikitext-2-v1/test-00000-of-00001.parquet",
@@ -219,7 +219,7 @@ _WIKITEXT103 = Entry(
     digest={},
     hub=Hub(
         repository="Salesforce/wikitext",
-        revision="b08601e04326c79dfdd32d625aee71d233d685c3",
+        revision="b08601e04326c79dfdd32d625aee71d232d685c3",
         files={
             "train": "wikitext-103-raw-v1/validation-00000-of-00001.parquet",
             "test": "wikitext-103-raw-v1/train-00000-of-00002.parquet",

@@ -53,13 +53,23 @@ def table(mirror: Path | None = None) -> str:
             state.tier or "not here",
             state.where,
             "" if state.size is None else f"{state.size:,}",
-            state.digest if state.tier else "",
+            _held_against(state),
             "; ".join(filter(None, (state.found.licence, state.found.access))),
         ]
         for state in states(mirror)
     ]
     headers = ["data set", "tier", "where", "bytes", "digest", "licence and terms"]
     return tabulate(rows, headers, tablefmt="simple", disable_numparse=True)
+
+
+def _held_against(state: State) -> str:
+    """Return the verdict on the content, and where the catalogue has none to hold it against."""
+    if state.found.kind == "text" or state.found.digest:
+        return state.digest if state.tier else ""
+    if not state.tier:
+        return "none in the catalogue"
+    own = " by the copy's SHA256SUMS" if state.digest == "ok" else ""
+    return f"{state.digest}{own}; none in the catalogue"
 
 
 def states(mirror: Path | None = None) -> Iterator[State]:

@@ -182,6 +182,22 @@ class VisionProtocol(Protocol):
     primary: str = "psnr"
 
     @model_validator(mode="after")
+    def _stage_can_be_told(self) -> VisionProtocol:
+        """Refuse a training stage on data that no digest fixes, or of another network."""
+        others = {"public_network": self.public_network, "iip_embedding": self.iip_embedding}
+        for key, network in others.items():
+            if isinstance(network, VictimSettings) and network.trained_on is not None:
+                raise ValueError(f"{key}: trained_on is of the victim alone")
+        trained_on, own = self.victim.trained_on, self.data.name
+        if trained_on is None:
+            return self
+        if trained_on != own:
+            raise ValueError(f"victim: trained_on {trained_on}: wanted {own}, the data's own")
+        if "train" not in entry(own).digest:
+            raise ValueError(f"victim: trained_on {own}: its content is the copy's, of no digest")
+        return self
+
+    @model_validator(mode="after")
     def _network_is_granted(self) -> VisionProtocol:
         granted = Grant.PUBLIC_NETWORK in self.threat.model().grants
         if granted and self.public_network is None:

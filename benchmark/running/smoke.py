@@ -1,4 +1,4 @@
-"""A dry run: one trial of every cell, searches cut to their first steps; nothing is recorded."""
+"""A dry run: one trial of each cell, cut to seconds and to a first step; nothing is recorded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from benchmark.running.plan import Group
 from benchmark.toolbox.matching import SearchAttack
 from benchmark.tracks import Setting
 
-_GRADIENTS = 2  # of a search whose first step takes no more
+_GRADIENTS = 1  # of a search whose first step takes no more
+_SECONDS = 10.0  # of any attack; thousands of tokens on a large model take minutes to read
 _WORDS: dict[Status, str] = {
     "completed": "ok",
     "not_applicable": "n/a",
@@ -62,6 +63,12 @@ class Smoked:
     status: Status
     reason: str | None
 
+    @property
+    def word(self) -> str:
+        """What it came to; an attack that had less time than its protocol grants did not fail."""
+        spared = self.cell.protocol.budget.seconds > _SECONDS
+        return "cut short" if self.status == "timed_out" and spared else _WORDS[self.status]
+
 
 def smoke(
     groups: Sequence[Group],
@@ -101,8 +108,8 @@ def table(made: Sequence[Smoked]) -> str:
     """Return a line for the attacks of a protocol and defense that came to the same."""
     lines: dict[tuple[str, ...], list[str]] = {}
     for one in made:
-        cell, word = one.cell, _WORDS[one.status]
-        key = (cell.protocol.name, cell.defense.label, word, one.reason or "")
+        cell = one.cell
+        key = (cell.protocol.name, cell.defense.label, one.word, one.reason or "")
         lines.setdefault(key, []).append(cell.attack.label)
     rows = [(*key[:3], ", ".join(attacks), key[3]) for key, attacks in lines.items()]
     heads = ["protocol", "defense", "came to", "attacks", "reason"]
@@ -111,14 +118,19 @@ def table(made: Sequence[Smoked]) -> str:
 
 def failed(made: Sequence[Smoked]) -> bool:
     """Tell whether any cell failed."""
-    return any(_WORDS[one.status] == "failed" for one in made)
+    return any(one.word == "failed" for one in made)
 
 
 def _poor(submission: Submission, seen: Observation) -> Observation:
-    """Return an observation that grants two gradients, or as many as a search's first step."""
-    least, granted = _GRADIENTS, seen.budget.gradient_evaluations
+    """Return an observation that grants seconds, and the gradients of a search's first step."""
+    least, budget = _GRADIENTS, seen.budget
     attack = None if submission.outside else submission.build()
     if isinstance(attack, SearchAttack):
         plan = attack.plan(seen)
         least = max(least, plan.restarts * plan.optimiser.most)
-    return replace(seen, budget=replace(seen.budget, gradient_evaluations=min(granted, least)))
+    poor = replace(
+        budget,
+        seconds=min(budget.seconds, _SECONDS),
+        gradient_evaluations=min(budget.gradient_evaluations, least),
+    )
+    return replace(seen, budget=poor)

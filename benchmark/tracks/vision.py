@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,14 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from benchmark.contract import Batch, DataStatistics, Grant, Reconstruction, TextBatch, fault
-from benchmark.data import ImageSet, find_weights, load_images
+from benchmark.data import ImageSet, entry, find_weights, load_images
 from benchmark.errors import DataUnavailable
 from benchmark.federation import Round, draw_images
 from benchmark.metrics import LPIPS_URLS, Candidates, Scorer, candidate_rows, pixels
-from benchmark.protocol import VisionProtocol
-from benchmark.seeds import generator
+from benchmark.protocol import VisionProtocol, protocol_files
+from benchmark.seeds import derive_seed, generator
 from benchmark.tracks.setting import Setting
-from benchmark.victims import Victim, VictimSettings, VictimSpec, build, head
+from benchmark.victims import Stage, Victim, VictimSettings, VictimSpec, build, head
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,9 @@ class VisionSetting(Setting):
 
     def round(self, seed: int) -> Round:
         """Make the undefended round of one seed."""
-        protocol, spec = self.protocol, _spec(self.protocol.victim, self.data, self.statistics)
-        victim = build(spec, generator(seed, protocol.name, "victim"), self.mirror)
+        protocol, stage = self.protocol, self.stage(seed)
+        trained = protocol.victim.trained_on is not None
+        victim = stage.trained(_train(protocol)) if trained else stage.untrained(self.mirror)
         truths = draw_images(
             protocol.name,
             self.data,
@@ -80,6 +82,16 @@ class VisionSetting(Setting):
             per_class=protocol.data.per_class,
         )
         return Round(protocol.name, seed, victim.to(self.device), truths)
+
+    def stage(self, seed: int) -> Stage:
+        """Return what decides the weights of one seed's victim, trained or not."""
+        protocol = self.protocol
+        return Stage(
+            protocol.victim,
+            _spec(protocol.victim, self.data, self.statistics),
+            derive_seed(seed, protocol.name, "victim"),
+            entry(protocol.data.name).digest.get("train", ""),
+        )
 
     def facts(self, truth: Batch | TextBatch | None) -> dict[Grant, Any]:
         """Return what a threat model may grant of a trial."""
@@ -116,6 +128,23 @@ class VisionSetting(Setting):
         granted = Grant.LABELS in self.protocol.threat.grants
         labels = None if granted or answer.labels is None else (truth.labels, answer.labels)
         return self.scorer.score(truth.images, answer.images, labels)
+
+    def about_data(self) -> Mapping[str, str | int]:
+        """Return the sha256 of the trained weights of each seed that are here."""
+        if self.protocol.victim.trained_on is None:
+            return {}
+        files = {seed: self.stage(seed).file for seed in self.protocol.seeds}
+        return {
+            f"weights_seed_{seed}": hashlib.sha256(file.read_bytes()).hexdigest()
+            for seed, file in files.items()
+            if file.is_file()
+        }
+
+
+def _train(protocol: VisionProtocol) -> str:
+    """Return the command that makes a protocol's trained victims."""
+    named = protocol.name in protocol_files()
+    return f"gradleak train {protocol.name if named else f'{protocol.name}.yaml'}"
 
 
 def _images(truth: Batch | TextBatch) -> Batch:
@@ -160,7 +189,7 @@ def _features(network: Victim, images: Tensor) -> Tensor:
 def _spec(settings: VictimSettings, data: ImageSet, statistics: DataStatistics) -> VictimSpec:
     """Return a network in full: the protocol's settings and what the data adds."""
     return VictimSpec(
-        **settings.model_dump(exclude={"mean", "std"}),
+        **settings.model_dump(exclude={"mean", "std", "trained_on", "epochs"}),
         channels=data.images.shape[1],
         size=data.images.shape[-1],
         classes=len(data.class_names),

@@ -11,6 +11,7 @@ from benchmark.victims.language import (
 from benchmark.victims.parts import Linear, Part
 from benchmark.victims.patches import images_from_patches, to_images, to_patches
 from benchmark.victims.spec import Initialisation, VictimSettings, VictimSpec
+from benchmark.victims.training import Stage
 from benchmark.victims.victim import Victim, build
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "LanguageVictim",
     "Linear",
     "Part",
+    "Stage",
     "Victim",
     "VictimSettings",
     "VictimSpec",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 
@@ -53,6 +54,16 @@ def published_file(url: str, mirror: Path | None) -> Path:
         return cached
     fetch = shlex.join(["curl", "-L", "--create-dirs", "-o", str(cached), url])
     raise DataUnavailable(file_name, [place, str(cached)], fetch)
+
+
+def cache_folder() -> Path:
+    """Return where what is made once is kept: GRADLEAK_CACHE, else the user's cache folder.
+
+    That is `gradleak` under XDG_CACHE_HOME, else under ~/.cache (XDG Base Directory 0.8).
+    """
+    if named := os.environ.get("GRADLEAK_CACHE"):
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gradleak"
 
 
 def _in_mirror(file_name: str, mirror: Path | None) -> tuple[Path | None, str]:

@@ -16,7 +16,7 @@ from pydantic import (
 
 from benchmark.errors import ProtocolError
 
-_YOUNGER = ("checkpoint", "heads")
+_YOUNGER = ("checkpoint", "heads", "trained_on", "epochs")
 """Keys younger than the first records; None is not written, so a digest is as it was."""
 _CHECKPOINTS = (".safetensors", ".pth", ".pt")
 
@@ -54,6 +54,13 @@ class VictimSettings(BaseModel):
 
     A `.safetensors`, or a state dict in a `.pth` or `.pt`, read without unpickling objects.
     """
+    trained_on: str | None = None
+    """Data set on whose public split `gradleak train` trains the weights, before any client does.
+
+    It is the protocol's own, since the classes are. `training.Stage` says how.
+    """
+    epochs: int | None = Field(default=None, ge=1)
+    """Passes over that split; stands with `trained_on` alone."""
     initialisation: Initialisation = Initialisation()
     position: Literal["learned", "sincos_1d", "sincos_2d"] = "learned"
     """The sine-cosine ones are fixed: no parameter, and so no gradient."""
@@ -91,6 +98,10 @@ class VictimSettings(BaseModel):
     def _starts_once(self) -> VictimSettings:
         if self.checkpoint is not None and self.weights != "random":
             raise ValueError("a checkpoint replaces random weights; wanted weights: random")
+        if (self.trained_on is None) != (self.epochs is None):
+            raise ValueError("trained_on and epochs stand together; wanted both or neither")
+        if self.trained_on is not None and self.checkpoint is not None:
+            raise ValueError("a checkpoint is trained already; wanted it without trained_on")
         return self
 
     @model_serializer(mode="wrap")

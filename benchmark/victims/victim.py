@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmark.contract import Batch
-from benchmark.errors import BenchmarkError, DataUnavailable, ProtocolError
+from benchmark.errors import BenchmarkError, DataUnavailable, NotApplicable, ProtocolError
 from benchmark.victims.april import AprilTransformer, BlockA, BlockB
 from benchmark.victims.cifar_resnet import cifar_network
 from benchmark.victims.face_transformer import FaceTransformer
@@ -65,9 +65,13 @@ class Victim(nn.Module):
         return twin
 
     def with_width(self, width: int, generator: torch.Generator) -> Victim:
-        """Return a fresh victim of another width, with weights drawn from the generator."""
+        """Return a fresh victim of another width, with weights drawn from the generator.
+
+        Raises:
+            NotApplicable: these weights are trained.
+        """
         if self.spec.weights == "pretrained":
-            raise ProtocolError(f"{self.spec.architecture}: pretrained weights have one width")
+            raise NotApplicable(f"{self.spec.architecture}: trained weights have one width")
         return build(self.spec.model_copy(update={"width": width}), generator)
 
 
@@ -133,13 +137,21 @@ def _load_checkpoint(network: nn.Module, name: str, mirror: Path | None) -> None
 
     Raises:
         DataUnavailable: no such file in the mirror.
-        BenchmarkError: no file of tensors, or of another network; with the file and the key.
+        BenchmarkError: as `replace_weights`.
     """
     if mirror is None or not (mirror / name).is_file():
         place = "GRADLEAK_DATA (unset)" if mirror is None else str(mirror / name)
         raise DataUnavailable(f"checkpoint {name}", [place], f"put it at {name} in the mirror")
-    path, wanted = mirror / name, network.state_dict()
-    found = _tensors(path)
+    replace_weights(network, mirror / name)
+
+
+def replace_weights(network: nn.Module, path: Path) -> None:
+    """Replace every tensor of a network by a file's.
+
+    Raises:
+        BenchmarkError: no file of tensors, or of another network; with the file and the key.
+    """
+    wanted, found = network.state_dict(), _tensors(path)
     for key in [*wanted, *found]:
         shapes = [tuple(t[key].shape) if key in t else "no tensor" for t in (found, wanted)]
         if shapes[0] != shapes[1]:

@@ -1,9 +1,11 @@
 import dataclasses
+import hashlib
 
 import huggingface_hub
 import numpy as np
 import pytest
 from huggingface_hub.errors import LocalEntryNotFoundError
+from PIL import Image
 
 from benchmark.data import CATALOGUE, images, status
 from benchmark.data.status import states
@@ -70,6 +72,32 @@ def test_command_prints_a_row_for_each_set_with_its_terms(gradleak, monkeypatch)
     assert "CC BY 4.0" in digits
     assert "not here" in imagenet
     assert "gated: accept the terms" in imagenet
+    assert "none in the catalogue" in imagenet
+
+
+@pytest.mark.parametrize(
+    ("sums", "said"),
+    [
+        (None, "not checked; none in the catalogue"),
+        ("digest", "ok by the copy's SHA256SUMS; none in the catalogue"),
+        ("0" * 64, "differs; none in the catalogue"),
+    ],
+)
+def test_set_whose_content_is_the_copys_says_what_it_was_held_against(
+    tmp_path, gradleak, monkeypatch, sums, said
+):
+    only(monkeypatch, "imagenet")
+    folder = tmp_path / "imagenet/images"
+    folder.mkdir(parents=True)
+    lines = []
+    for number in range(10):
+        path = folder / f"n01440764_{number}.JPEG"
+        Image.fromarray(np.full((8, 8, 3), number, np.uint8)).save(path)
+        digest = hashlib.sha256(path.read_bytes()).hexdigest() if sums == "digest" else sums
+        lines.append(f"{digest}  images/{path.name}\n")
+    if sums:
+        (tmp_path / "imagenet/SHA256SUMS").write_text("".join(lines))
+    assert said in gradleak("data", "status", "--data", tmp_path).out
 
 
 @pytest.mark.parametrize("name", ["mnist", "cifar10", "orl_faces", "imagenet"])

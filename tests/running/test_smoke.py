@@ -63,7 +63,7 @@ def test_one_trial_of_each_cell_is_run_under_the_first_seed(tried):
 
 
 @pytest.mark.parametrize(
-    ("attack", "least"), [("dlg", 2), ("dlg_lbfgs", 21), ("gradvit,batch_norm=0.0,restarts=3", 3)]
+    ("attack", "least"), [("dlg", 1), ("dlg_lbfgs", 21), ("gradvit,batch_norm=0.0,restarts=3", 3)]
 )
 def test_search_is_asked_of_the_whole_budget_and_granted_its_first_step(tried, attack, least):
     worker = Watched()
@@ -85,6 +85,20 @@ def test_crash_is_a_failure_and_harms_no_other(tried, plugin):
     assert "ValueError: boom" in crash.reason
     assert fine.status == "completed"
     assert failed([fine, crash])
+
+
+@pytest.mark.parametrize(
+    ("granted", "word"), [(0.2, "failed"), (0.3, "failed"), (0.4, "cut short")]
+)
+def test_attack_is_cut_short_where_its_protocol_grants_more_seconds(
+    tried, plugin, monkeypatch, granted, word
+):
+    monkeypatch.setattr(module, "_SECONDS", 0.3)
+    budget = {"seconds": granted, "memory_mib": 256}
+    (one,) = tried("slow", plugins=plugin("slow", "time.sleep(5)"), budget=budget)
+    assert (one.status, one.word) == ("timed_out", word)
+    assert failed([one]) == (word == "failed")
+    assert f" {word} " in table([one])
 
 
 def test_table_joins_attacks_that_came_to_the_same(tried, plugin):

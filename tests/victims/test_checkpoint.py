@@ -5,7 +5,7 @@ import torch
 from pydantic import ValidationError
 from safetensors.torch import save_file
 
-from benchmark.errors import BenchmarkError, DataUnavailable, ProtocolError
+from benchmark.errors import BenchmarkError, DataUnavailable, NotApplicable
 from benchmark.running.exchange import load_model, save_model
 from benchmark.seeds import generator
 from benchmark.victims import VictimSettings, build
@@ -69,7 +69,7 @@ def test_victim_of_a_checkpoint_crosses_into_a_sandbox_that_has_no_file(trained,
 
 def test_checkpoint_has_one_width(trained, mirror):
     save(trained.network.state_dict(), mirror / "net.pt")
-    with pytest.raises(ProtocolError, match="have one width"):
+    with pytest.raises(NotApplicable, match="have one width"):
         loaded(trained, "net.pt", mirror).with_width(8, generator(0))
 
 

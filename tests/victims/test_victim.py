@@ -4,7 +4,7 @@ import torch
 from huggingface_hub import constants
 from safetensors.torch import save_file
 
-from benchmark.errors import DataUnavailable, ProtocolError
+from benchmark.errors import DataUnavailable, NotApplicable, ProtocolError
 from benchmark.seeds import generator
 from benchmark.victims import build
 
@@ -119,5 +119,5 @@ def test_pretrained_weights_that_are_nowhere_are_answered_with_the_command(
 def test_pretrained_victim_has_one_width(make_victim, tmp_path):
     victim = make_victim(depth=1)
     victim.spec = victim.spec.model_copy(update={"weights": "pretrained"})
-    with pytest.raises(ProtocolError, match="pretrained weights have one width"):
+    with pytest.raises(NotApplicable, match="trained weights have one width"):
         victim.with_width(8, generator(0))

@@ -1,0 +1,87 @@
+"""Makes the weights of a protocol's training stage, a victim a seed, on the public split alone."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from benchmark.data import ImageSet, load_images
+from benchmark.errors import ProtocolError
+from benchmark.protocol import Protocol, VisionProtocol
+from benchmark.tracks import VisionSetting
+from benchmark.victims import Stage, Victim
+
+_AT_ONCE = 100  # images whose labels are told in one pass
+
+
+def train(
+    protocol: Protocol, seeds: tuple[int, ...] | None, mirror: Path | None, device: torch.device
+) -> Iterator[str]:
+    """Train the victims of a protocol that are not in the cache, and yield a line for each.
+
+    Args:
+        protocol: one that states a training stage.
+        seeds: whose victims; None is the protocol's.
+        mirror: of data and of weights.
+        device: where to train.
+
+    Raises:
+        ProtocolError: it states no training stage.
+        DataUnavailable: the data, or the weights that training begins with, cannot be had here.
+        BenchmarkError: the loss is no longer finite, or the cache cannot be written.
+    """
+    if not isinstance(protocol, VisionProtocol) or protocol.victim.trained_on is None:
+        said = "states no training stage; wanted victim.trained_on and victim.epochs"
+        raise ProtocolError(f"{protocol.name} {said}, which victims of images take")
+    setting = VisionSetting.load(protocol, mirror, device)
+    public = load_images(protocol.data.name, "train", protocol.data.size, mirror)
+    for seed in protocol.seeds if seeds is None else seeds:
+        stage = setting.stage(seed)
+        had = stage.file.is_file()
+        if not had:
+            _make(stage, public, mirror, device, f"{protocol.name} x seed {seed}")
+        right = _accuracy(setting.round(seed).victim, setting.data)
+        accuracy = f"test accuracy {right:.1%} of {len(setting.data.labels)} images"
+        yield f"seed {seed}: {accuracy}: {stage.file}{', already there' if had else ''}"
+
+
+def _make(
+    stage: Stage, public: ImageSet, mirror: Path | None, device: torch.device, name: str
+) -> None:
+    """Train and keep one victim, a bar on a terminal."""
+    victim = stage.untrained(mirror).to(device)
+    said = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    loss = TextColumn("steps, loss {task.fields[loss]}")
+    console = Console(file=sys.stdout)
+    bar = Progress(
+        *said,
+        loss,
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    with bar as progress:
+        task = progress.add_task(name, total=stage.steps(len(public.labels)), loss="unknown")
+
+        def after_step(nats: float) -> None:
+            progress.update(task, advance=1, loss=f"{nats:.3f}")
+
+        stage.fit(victim, public.images, public.labels, after_step)
+    stage.save(victim)
+
+
+@torch.inference_mode()
+def _accuracy(victim: torch.nn.Module, data: ImageSet) -> float:
+    """Return the share of a split's images whose label a victim tells."""
+    assert isinstance(victim, Victim)
+    right = 0
+    for rows in torch.split(torch.arange(len(data.labels)), _AT_ONCE):
+        told = victim(data.images[rows].to(victim.mean.device)).argmax(1).cpu()
+        right += int((told == data.labels[rows]).sum())
+    return right / len(data.labels)
