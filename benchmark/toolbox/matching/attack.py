@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import replace
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -12,34 +12,48 @@ from benchmark.errors import NotApplicable
 from benchmark.toolbox.labels import check_labels, infer_labels
 from benchmark.toolbox.matching.loop import search
 from benchmark.toolbox.matching.search import Search
-from benchmark.victims import Victim
+from benchmark.toolbox.matching.text import check_text, words_told
+from benchmark.victims import LanguageVictim, language_anatomy
 
 
 class SearchAttack(Attack):
-    """An attack that is a search: a submission says which, and how it comes by labels."""
+    """An attack that is a search: a submission says which, and how it comes by labels.
+
+    Attributes:
+        text: whether it also searches for text, by embeddings; its plan has no image priors then.
+    """
+
+    text: ClassVar[bool] = False
 
     @abstractmethod
     def plan(self, seen: Observation) -> Search:
         """Return what to do; the same for every trial of a stack."""
 
     def labels(self, seen: Observation) -> Tensor | None:
-        """Return the labels, (batch,) int64: those granted, else those the update tells."""
-        return infer_labels(seen)
+        """Return the labels, int64: those granted, else those the update tells.
+
+        One an image, (batch,); of text the words among which they are, (batch * length,).
+        """
+        return words_told(seen) if _is_text(seen) else infer_labels(seen)
 
     def matched(self, seen: Observation) -> frozenset[str]:
-        """Return the names of the parameters to match."""
+        """Return the names of the parameters to match; of text, all but the tokens' table."""
+        if _is_text(seen):
+            return frozenset(seen.update) - {language_anatomy(seen.model).token_embedding}
         return frozenset(seen.update)
 
     def applies(self, seen: Observation) -> None:
         """Decline where no step is granted, nothing was sent to match, or labels cannot be had."""
-        if not isinstance(seen.model, Victim):
-            raise NotApplicable("searches for images; the victim reads none")
+        if _is_text(seen) and not self.text:
+            raise NotApplicable("searches for images; the victim reads text")
         plan = self.plan(seen)
+        if _is_text(seen):
+            check_text(seen, plan)
         if plan.objective is None:
             return
         if not self.matched(seen) & frozenset(seen.update):
             raise NotApplicable("searches: the update holds none of the parameters it matches")
-        if plan.labels == "given":
+        if plan.labels == "given" and not _is_text(seen):
             check_labels(seen)
         granted, wanted = seen.budget.gradient_evaluations, plan.restarts * plan.optimiser.most
         if granted < wanted:
@@ -55,14 +69,14 @@ class SearchAttack(Attack):
         """Reconstruct the trials of a stack together."""
         plan = self.plan(stack[0])
         labels = [self._labels(seen) if plan.labels == "given" else None for seen in stack]
-        answers = search(stack, plan, labels, self.matched(stack[0]))
-        return [
-            answer if known is None else replace(answer, labels=known.cpu())
-            for answer, known in zip(answers, labels, strict=True)
-        ]
+        return search(stack, plan, labels, self.matched(stack[0]))
 
     def _labels(self, seen: Observation) -> Tensor | None:
         try:
             return self.labels(seen)
         except ValueError:  # not finite: the trial fails, its neighbours do not
             return None
+
+
+def _is_text(seen: Observation) -> bool:
+    return isinstance(seen.model, LanguageVictim)

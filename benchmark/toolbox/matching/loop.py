@@ -20,8 +20,8 @@ from benchmark.toolbox.matching.rows import Rows
 from benchmark.toolbox.matching.schedules import Constant
 from benchmark.toolbox.matching.search import Search
 from benchmark.toolbox.matching.trace import Tracer
+from benchmark.toolbox.matching.unknowns import Unknowns, unknowns
 from benchmark.toolbox.priors import registered
-from benchmark.victims import Victim
 
 _SPARE = 2.0
 """A step's peak memory over what its graph saves: gradients under way, the optimiser's state."""
@@ -29,7 +29,7 @@ _SPARE = 2.0
 
 @dataclass(frozen=True)
 class _Trial:
-    """One trial of a search: what was seen, and the labels, (batch,) or None."""
+    """One trial of a search: what was seen, and what is known of its labels."""
 
     seen: Observation
     labels: Tensor | None
@@ -44,21 +44,21 @@ def search(
     """Reconstruct every trial of a stack.
 
     Args:
-        stack: the observations; `batch_size` must be granted.
+        stack: the observations; `batch_size`, and of text `length`, must be granted.
         plan: what to do.
-        labels: (batch,) int64 a trial; None where the plan does not read them.
+        labels: int64 a trial, (batch,) of images and (words,) of text; None where the plan does
+            not read them.
         names: the parameters to match; by default all that the updates hold.
 
     Returns:
         One answer a trial, in order. A trial that diverged, or whose update is not finite, says so
         in `failure`.
     """
-    victim = stack.model
-    assert isinstance(victim, Victim)
-    victim.requires_grad_(False)  # the harness gives the model its modes back
+    stack.model.eval().requires_grad_(False)  # the harness gives the model its modes back
+    sought = unknowns(stack[0], plan)
     sent = frozenset(stack[0].update)
     matched = frozenset() if plan.objective is None else sent if names is None else names & sent
-    tracer = Tracer(victim.network, matched)
+    tracer = Tracer(sought.victim.network, matched, sought.reads)
     answers: dict[int, Reconstruction] = {}
     due: dict[int, _Trial] = {}
     reads_labels = plan.objective is not None and plan.labels == "given"
@@ -73,26 +73,24 @@ def search(
         if failure is None:
             due[place] = _Trial(seen, known)
         else:
-            spec = victim.spec
-            blank = torch.zeros(seen.batch_size, spec.channels, spec.size, spec.size)
-            answers[place] = Reconstruction(blank, failure=failure)
+            answers[place] = replace(sought.blank(), failure=failure)
     places = list(due)
     while places:
-        fits = _fitting(due[places[0]], plan, tracer, victim) if len(places) > 1 else 1
+        fits = _fitting(due[places[0]], plan, tracer, sought) if len(places) > 1 else 1
         chunk, places = places[:fits], places[fits:]
-        found = _advance([due[place] for place in chunk], plan, tracer, victim)
+        found = _advance([due[place] for place in chunk], plan, tracer, sought)
         answers |= zip(chunk, found, strict=True)
     return [answers[place] for place in range(len(stack))]
 
 
 def _advance(
-    trials: Sequence[_Trial], plan: Search, tracer: Tracer, victim: Victim
+    trials: Sequence[_Trial], plan: Search, tracer: Tracer, sought: Unknowns
 ) -> list[Reconstruction]:
     """Run the searches of some trials together, from start to end."""
     owners = [trial for trial in trials for _ in range(plan.restarts)]
-    problem = _problem(owners, plan, tracer, victim)
-    values = plan.start * torch.stack([_normal(owner, problem.numel) for owner in owners])
-    values = values.to(victim.mean)
+    problem = _problem(owners, plan, tracer, sought)
+    values = plan.start * torch.stack([_normal(owner, sought.numel) for owner in owners])
+    values = values.to(next(tracer.network.parameters()))
     rows = Rows(values)
     state = plan.optimiser.start(values)
     granted = trials[0].seen.budget.gradient_evaluations // plan.restarts
@@ -117,34 +115,32 @@ def _advance(
                 break
             values, problem = values[kept], problem.keep(kept)
             state.keep(kept)
-    return [_answer(problem, rows, i) for i in range(len(trials))]
+    return [_answer(problem, rows, i, trial) for i, trial in enumerate(trials)]
 
 
-def _problem(owners: Sequence[_Trial], plan: Search, tracer: Tracer, victim: Victim) -> Problem:
+def _problem(owners: Sequence[_Trial], plan: Search, tracer: Tracer, sought: Unknowns) -> Problem:
     """Return the problem of rows that belong to these trials."""
-    batch = owners[0].seen.batch_size
-    device = victim.mean.device
+    device = next(tracer.network.parameters()).device
     given = [owner.labels for owner in owners if owner.labels is not None]
     reads = plan.objective is not None and plan.labels == "given"
     return Problem(
         plan,
-        victim,
+        sought,
         tracer,
         Target([owner.seen.update for owner in owners], sorted(tracer.wanted)),
         torch.stack(given).to(device) if reads else None,
-        batch,
         torch.zeros(len(owners), dtype=torch.int64, device=device),
     )
 
 
-def _fitting(trial: _Trial, plan: Search, tracer: Tracer, victim: Victim) -> int:
+def _fitting(trial: _Trial, plan: Search, tracer: Tracer, sought: Unknowns) -> int:
     """Return how many trials advance together in the memory one trial is granted.
 
     What the graph of one row saves is counted by running it once, at zero, with every term: those
     that join later must fit, too.
     """
     terms = tuple(replace(term, schedule=Constant()) for term in plan.terms)
-    problem = _problem([trial], replace(plan, terms=terms), tracer, victim)
+    problem = _problem([trial], replace(plan, terms=terms), tracer, sought)
     saved: dict[int, int] = {}
 
     def count(tensor: Tensor) -> Tensor:
@@ -152,8 +148,10 @@ def _fitting(trial: _Trial, plan: Search, tracer: Tracer, victim: Victim) -> int
         saved[storage.data_ptr()] = storage.nbytes()
         return tensor
 
-    values = victim.mean.new_zeros(1, problem.numel, requires_grad=True)
-    weights = {tensor.untyped_storage().data_ptr() for tensor in victim.state_dict().values()}
+    known = tracer.network.state_dict().values()
+    weights = {tensor.untyped_storage().data_ptr() for tensor in known}
+    parameter = next(tracer.network.parameters())
+    values = parameter.new_zeros(1, sought.numel, requires_grad=True)
     with saved_tensors_hooks(count, lambda tensor: tensor):
         losses = problem.losses(values, torch.zeros(1, dtype=torch.int64, device=values.device))
     del losses
@@ -166,40 +164,35 @@ def _register(problem: Problem, values: Tensor, owners: Tensor, step: int) -> No
     plan = problem.plan.registration
     if plan is None or problem.progress < plan.after or step % plan.every:
         return
-    images = problem.images(values)
+    images = problem.unknowns.inputs(values)
     problem.consensus = torch.empty_like(images)
     for owner in sorted(set(owners.tolist())):
         mine = (owners == owner).to(images.device)
-        agreed = [registered(images[mine, i], plan.align) for i in range(problem.batch)]
+        agreed = [registered(images[mine, i], plan.align) for i in range(images.shape[1])]
         problem.consensus[mine] = torch.stack(agreed)
 
 
 def _perturbed(values: Tensor, problem: Problem, owners: Sequence[_Trial], rate: Tensor) -> Tensor:
-    """Return values after a step's noise, with pixels kept in [0, 1] where the plan says so."""
-    plan, victim = problem.plan, problem.victim
+    """Return values after a step's noise, with inputs kept in bounds where the plan says so."""
+    plan, sought = problem.plan, problem.unknowns
     if plan.noise:
-        draws = torch.stack([_normal(owner, problem.numel) for owner in owners])
+        draws = torch.stack([_normal(owner, sought.numel) for owner in owners])
         values = values + plan.noise * rate[:, None] * draws.to(values)
     if plan.clamp:
         values = values.clone()
-        low, high = (0 - victim.mean) / victim.std, (1 - victim.mean) / victim.std
-        problem.images(values).clamp_(low, high)
+        sought.inputs(values).clamp_(*sought.bounds)
     return values
 
 
-def _answer(problem: Problem, rows: Rows, index: int) -> Reconstruction:
+def _answer(problem: Problem, rows: Rows, index: int, trial: _Trial) -> Reconstruction:
     """Return the restart with the least loss; the truth has no say."""
-    restarts, victim = problem.plan.restarts, problem.victim
+    restarts = problem.plan.restarts
     mine = slice(index * restarts, (index + 1) * restarts)
     chosen = index * restarts + int(rows.losses[mine].argmin())
-    values = rows.values[chosen : chosen + 1]
-    pixels = problem.images(values)[0] * victim.std + victim.mean
-    named = problem.searched_labels(values)
-    return Reconstruction(
-        pixels.cpu(),
-        int(rows.spent[mine].sum()),
-        None if named is None else named[0].cpu(),
-        rows.broken.get(chosen),
+    return replace(
+        problem.unknowns.answer(rows.values[chosen], trial.labels),
+        gradient_evaluations=int(rows.spent[mine].sum()),
+        failure=rows.broken.get(chosen),
     )
 
 

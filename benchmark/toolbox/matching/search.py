@@ -55,16 +55,16 @@ class Registration:
 
 @dataclass(frozen=True)
 class Search:
-    """A search for the images whose gradient is the one observed; its last iterate answers.
+    """A search for the images or the text whose gradient is the one observed.
 
-    Not the iterate of least loss: near the end float32 leaves the loss noise that is larger than
-    what the images still gain.
+    Its last iterate answers, not the one of least loss: near the end float32 leaves the loss noise
+    that is larger than what the images still gain.
 
     Attributes:
         objective: what is matched; None reads no gradient at all.
         steps: of each restart; fewer where the budget's gradient evaluations do not reach.
-        optimiser: of the images, and of the labels where they are searched too.
-        rate: learning rate, on normalised images.
+        optimiser: of the images or the embeddings, and of the labels where they are searched too.
+        rate: learning rate, on normalised images, or embeddings in units of their table's spread.
         schedule: factor on the learning rate.
         objective_schedule: factor on the objective.
         terms: priors added to it.
@@ -72,7 +72,9 @@ class Search:
         start: standard deviation of the normal draw that a search starts from.
         noise: standard deviation of the noise added at each step, per unit of learning rate.
         clamp: whether pixels are kept in [0, 1] at each step.
-        labels: `given` to the search, or `searched` with the images (DLG, Zhu et al., 2019).
+        labels: `given` to the search, or `searched` with the images (DLG, Zhu et al., 2019). Of
+            text it is the words that are given, or searched among the vocabulary; which of them
+            stands where is searched in either case.
         registration: of the restarts.
     """
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from torch import nn
 
-from benchmark.victims import anatomy
+from benchmark.victims import LanguageVictim, anatomy, language_anatomy
 
 
 def in_blocks(model: nn.Module, names: Iterable[str], first: int, last: int) -> frozenset[str]:
@@ -38,7 +38,8 @@ def of_mlp(model: nn.Module, names: Iterable[str]) -> frozenset[str]:
 
 def of_positions(model: nn.Module, names: Iterable[str]) -> frozenset[str]:
     """Return the name of the positions, where they are trained and were sent."""
-    return frozenset(names) & {anatomy(model).position}
+    parts = language_anatomy(model) if isinstance(model, LanguageVictim) else anatomy(model)
+    return frozenset(names) & {parts.position}
 
 
 def by_depth(model: nn.Module, names: Iterable[str], decay: float) -> dict[str, float]:

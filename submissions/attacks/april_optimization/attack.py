@@ -2,7 +2,8 @@
 
 Squared distance of all gradients, and the cosine of the position embedding's. Differences: the
 paper does not print the cosine's weight, here 1; labels are granted or inferred by the rule that
-fits the batch, which for a single image is the paper's sign rule.
+fits the batch, which for a single image is the paper's sign rule. The paper attacks images; text
+is searched as by `dlg`, where its positions are learned.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class AprilOptimization(SearchAttack):
     """Squared distance, and the direction of the positions, by Adam."""
 
     needs: ClassVar = frozenset({Grant.BATCH_SIZE})
+    text: ClassVar = True
 
     steps: int = 1500
     """The paper's for CIFAR-10; 800 for MNIST and 5000 for ImageNet."""

@@ -2,7 +2,8 @@
 
 Differences from the paper, all APRIL's (Lu et al., CVPR 2022, section 4): Adam for L-BFGS, and
 labels that are known, or inferred from the head's gradient where they are not granted. `dlg_lbfgs`
-is the method as first published.
+is the method as first published. Of text, too, embeddings are searched as in the paper, but labels
+only among the words that the update tells: `toolbox.matching.text`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ class DLG(SearchAttack):
     """Squared distance of all gradients, by Adam."""
 
     needs: ClassVar = frozenset({Grant.BATCH_SIZE})
+    text: ClassVar = True
 
     steps: int = 1500
     """APRIL's for CIFAR-10; it takes 800 for MNIST and 5000 for ImageNet."""

@@ -1,9 +1,10 @@
 """TAG: Gradient Attack on Transformer-based Language Models (Deng et al., Findings of EMNLP 2021).
 
 Squared distance and weighted L1 distance of all gradients; the weight falls with the order of the
-parameters. Differences: images in place of token embeddings and Adam at APRIL's rate, as APRIL (Lu
-et al., CVPR 2022) ran it; the paper prints neither the weight nor its fall, here 0.1 times a line
-from 1 at the first parameter to 0 after the last; labels are granted or inferred.
+parameters. Differences: Adam at the rate at which APRIL (Lu et al., CVPR 2022) ran it on images;
+the paper prints neither the weight nor its fall, here 0.1 times a line from 1 at the first
+parameter to 0 after the last. Of images labels are granted or inferred; of text they are searched
+with the embeddings, over the whole vocabulary, as in the paper: `toolbox.matching.text`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from benchmark.api import Grant, Observation
+from benchmark.api import Grant, LanguageVictim, Observation
 from benchmark.toolbox.matching import (
     AbsoluteDistance,
     Search,
@@ -27,6 +28,7 @@ class TAG(SearchAttack):
     """Squared and absolute distance of all gradients, by Adam."""
 
     needs: ClassVar = frozenset({Grant.BATCH_SIZE})
+    text: ClassVar = True
 
     steps: int = 1500
     rate: float = 0.1
@@ -36,4 +38,5 @@ class TAG(SearchAttack):
     def plan(self, seen: Observation) -> Search:
         absolute = AbsoluteDistance(select.by_order(seen.update))
         objective = Sum(((1.0, SquaredDistance()), (self.absolute, absolute)))
-        return Search(objective, self.steps, rate=self.rate)
+        labels = "searched" if isinstance(seen.model, LanguageVictim) else "given"
+        return Search(objective, self.steps, rate=self.rate, labels=labels)

@@ -18,6 +18,7 @@ from benchmark.toolbox.matching.problem import Problem
 from benchmark.toolbox.matching.schedules import After, Linear
 from benchmark.toolbox.matching.search import Registration, Search, Term
 from benchmark.toolbox.matching.trace import Tracer
+from benchmark.toolbox.matching.unknowns import unknowns
 from benchmark.toolbox.priors import PatchBoundary, SquaredNorm, registered
 
 START = {"position_std": 1.0, "class_token_std": 1.0}
@@ -418,9 +419,11 @@ def test_searched_labels_are_found_and_named(make_stack):
     assert len({int(seen.labels) for seen in stack}) > 1
 
 
-def test_given_labels_are_not_named_by_the_search(make_stack):
-    (answer,) = run(make_stack())
-    assert answer.labels is None
+def test_given_labels_are_named_as_they_were_given(make_stack):
+    (seen,) = stack = make_stack()
+    other = (seen.labels + 1) % 5
+    (answer,) = search(stack, MATCH, [other])
+    assert torch.equal(answer.labels, other)
 
 
 # --- the loss
@@ -428,12 +431,13 @@ def test_given_labels_are_not_named_by_the_search(make_stack):
 
 def problem_of(stack, plan):
     """Return the problem of one row for each trial of a stack."""
-    victim, (seen, *_) = stack.model, stack
+    seen = stack[0]
     labels = None if plan.labels == "searched" else torch.stack([s.labels for s in stack])
     names = sorted(seen.update)
     target = Target([s.update for s in stack], names)
     spent = torch.zeros(len(stack), dtype=torch.int64)
-    return Problem(plan, victim, Tracer(victim.network), target, labels, seen.batch_size, spent)
+    tracer = Tracer(stack.model.network)
+    return Problem(plan, unknowns(seen, plan), tracer, target, labels, spent)
 
 
 @pytest.mark.parametrize("labels", ["given", "searched"])
@@ -441,7 +445,7 @@ def problem_of(stack, plan):
 def test_losses_and_derivatives_of_some_rows_agree_with_autograd(make_stack, labels, rows):
     stack = make_stack(3, batch=2)
     problem = problem_of(stack, Search(SquaredDistance(), 1, labels=labels))
-    drawn = torch.stack([starts(i, 1, numel=problem.numel)[0] for i in range(3)])[rows]
+    drawn = torch.stack([starts(i, 1, numel=problem.unknowns.numel)[0] for i in range(3)])[rows]
     losses, derivatives = problem.evaluate(drawn, torch.tensor(rows))
     assert problem.spent.tolist() == [int(row in rows) for row in range(3)]
     for place, row in enumerate(rows):
@@ -546,7 +550,8 @@ def test_chunks_of_a_stack_give_the_same_answers(make_stack, advanced):
 def fitting(stack, plan):
     """Return how many trials fit into the memory of the first."""
     tracer = Tracer(stack.model.network, frozenset(stack[0].update))
-    return loop._fitting(loop._Trial(stack[0], stack[0].labels), plan, tracer, stack.model)
+    trial = loop._Trial(stack[0], stack[0].labels)
+    return loop._fitting(trial, plan, tracer, unknowns(stack[0], plan))
 
 
 def enough(make_stack, plan, trials):
