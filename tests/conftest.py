@@ -38,7 +38,7 @@ TINY = {
     "victim": {"architecture": "april_b", "width": 32, "depth": 1, "patch": 4},
     "trials": 3,
     "seeds": [0],
-    "budget": {"seconds": 5, "memory_mib": 256},
+    "budget": {"seconds": 30, "memory_mib": 256},
     "metrics": ["psnr", "mse"],
 }
 

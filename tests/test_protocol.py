@@ -191,8 +191,8 @@ def test_title_and_description_leave_the_digest(tiny):
         {"trials": 4},
         {"seeds": [1]},
         {"budget": {"seconds": 6, "memory_mib": 256}},
-        {"budget": {"seconds": 5, "memory_mib": 257}},
-        {"budget": {"seconds": 5, "memory_mib": 256, "gradient_evaluations": 1}},
+        {"budget": {"seconds": 30, "memory_mib": 257}},
+        {"budget": {"seconds": 30, "memory_mib": 256, "gradient_evaluations": 1}},
         {"threat": {"grants": ["public_network"]}, "public_network": {"architecture": "april_b"}},
         {"metrics": ["mse", "psnr"]},
         {"primary": "mse"},
@@ -207,7 +207,7 @@ def test_every_other_setting_changes_the_digest(tiny, change):
 def test_defaults_said_aloud_leave_the_digest(tiny):
     digest = load_protocol(str(tiny())).digest
     assert load(tiny(), federation={"batch_size": 1}, primary="psnr").digest == digest
-    budget = {"seconds": 5, "memory_mib": 256, "gradient_evaluations": 0}
+    budget = {"seconds": 30, "memory_mib": 256, "gradient_evaluations": 0}
     assert load(tiny(), budget=budget).digest == digest
 
 
@@ -232,7 +232,7 @@ def test_protocol_that_names_no_metrics_measures_images(tiny):
 
 
 def test_granted_gradients_reach_the_budget(tiny):
-    budget = {"seconds": 5, "memory_mib": 256, "gradient_evaluations": 800}
+    budget = {"seconds": 30, "memory_mib": 256, "gradient_evaluations": 800}
     assert load(tiny(), budget=budget).budget.budget().gradient_evaluations == 800
     assert load(tiny(), budget=budget | {"gradient_evaluations": 0}).budget.budget() == (
         load_protocol(str(tiny())).budget.budget()
