@@ -97,16 +97,30 @@ def _provenance(part: Part) -> str:
         for one in sources
     }
     versions = {f"{name} {is_}" for one in sources for name, is_ in one.versions.items()}
-    seeds = sorted({record.seed for record in part.records})
-    best = part.worst.get(NONE) or next(iter(part.cells.values()))
     return "\n\n".join(
         [
             f"Commits: {', '.join(sorted(commits))}. "
             f"Hardware: {'; '.join(sorted({prose(one.hardware) for one in sources}))}. "
             f"Versions: {', '.join(map(prose, sorted(versions)))}. "
             f"Protocol digest: {code(part.frozen.digest)}.",
-            "Run a cell again:",
-            f"```\ngradleak run {part.frozen.name} --attack {best.attack} "
-            f"--defense {best.defense} --seeds {','.join(map(str, seeds))}\n```",
+            "Run a cell again; where its records lie it is done, elsewhere with `--results DIR`:",
+            f"```\n{_command(part)}\n```",
         ]
     )
+
+
+def _command(part: Part) -> str:
+    """Return what makes the trials of one cell, and of no other variant on this page."""
+    seeds = sorted({record.seed for record in part.records})
+    best = part.worst.get(NONE) or next(iter(part.cells.values()))
+    attack = _alone(best.attack, {cell.attack for cell in part.cells.values()})
+    defense = _alone(best.defense, set(part.defenses))
+    words = ["gradleak run", part.frozen.name, "--attack", attack, "--defense", defense]
+    if best.n and best.n < len(seeds) * part.frozen.content.get("trials", 0):
+        words += ["--trials", str(-(-best.n // len(seeds)))]
+    return " ".join([*words, "--seeds", ",".join(map(str, seeds))])
+
+
+def _alone(label: str, labels: set[str]) -> str:
+    """Return a label that selects no variant beside it, as `--attack` reads it."""
+    return f"{label},defaults" if any(one.startswith(f"{label},") for one in labels) else label

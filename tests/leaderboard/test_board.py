@@ -199,6 +199,13 @@ def test_provenance_and_a_command_close_a_page(full):
     assert "gradleak run vit --attack april --defense none --seeds 0\n" in text
 
 
+def test_command_makes_the_trials_of_its_cell_and_no_variant_beside_it(folder):
+    folder.protocol(trials=9).cell("dlg", 40, 41).cell("dlg,rate=0.2", 20, 21)
+    assert "gradleak run vit --attack dlg,defaults --defense none --trials 2 --seeds 0\n" in page(
+        folder
+    )
+
+
 def test_setting_is_told_in_words(full):
     assert (
         "data cifar10 (size 32, split test); victim vit\\_small (weights random); "
