@@ -99,12 +99,9 @@ def _best(part: Part) -> str:
 
 
 def _section(part: Part) -> str:
-    file = part.folder / "protocol.json"
-    described = part.frozen.content.get("description")
     blocks = [
         f"## {prose(part.frozen.heading)}",
-        prose(described) if described else "",
-        f"Setting: {part.frozen.setting()} {part.links.to('All of it', file)}.",
+        sections.about(part),
         *_warnings(part),
     ]
     if part.records:

@@ -13,18 +13,16 @@ from benchmark.stats import Cell
 
 def details(part: Part) -> str:
     """Return the page, for the protocol's folder of records."""
-    described = part.frozen.content.get("description")
     blocks = [
         f"# {prose(part.frozen.heading)}",
-        prose(described) if described else "",
-        f"Setting: {part.frozen.setting()} [All of it](protocol.json).",
+        sections.about(part),
         "## All metrics: mean ± std and 95 % interval",
         _full(part),
         "## Provenance",
         _provenance(part),
         part.links.definitions(),
     ]
-    return "\n\n".join(block for block in blocks if block) + "\n"
+    return "\n\n".join(blocks) + "\n"
 
 
 def _full(part: Part) -> str:

@@ -19,6 +19,14 @@ from benchmark.leaderboard.part import NONE, VERDICTS, Part
 from benchmark.stats import Place, Ranking
 
 
+def about(part: Part) -> str:
+    """Return what the protocol is: its description and its setting, in words."""
+    described = part.frozen.content.get("description")
+    whole = part.links.to("All of it", part.folder / "protocol.json")
+    setting = f"Setting: {part.frozen.setting()} {whole}."
+    return f"{prose(described)}\n\n{setting}" if described else setting
+
+
 def matrix(part: Part) -> str:
     """Return defenses by attacks, with each defense's worst case; controls in a table beneath."""
     attacks = [name for name in part.attacks(control=False) if part.fits(name)]
