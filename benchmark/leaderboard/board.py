@@ -9,9 +9,9 @@ from benchmark import records
 from benchmark.errors import RecordError
 from benchmark.leaderboard import sections
 from benchmark.leaderboard.details import details
-from benchmark.leaderboard.markdown import Links, anchor, code, prose, spread
+from benchmark.leaderboard.markdown import Links, code, prose
 from benchmark.leaderboard.pages import pages
-from benchmark.leaderboard.part import NONE, Part, parts
+from benchmark.leaderboard.part import Part, parts
 
 DETAILS = "README.md"
 """A protocol's page, which a browser of the repository shows with the folder."""
@@ -83,19 +83,7 @@ def _header(results: Path, found: Sequence[Part], links: Links, damaged: int) ->
     blocks = [HEADER.format(results=folder)]
     if damaged:
         blocks.append(f"> **Note:** {damaged} damaged line(s) in the records are left out.")
-    contents = [
-        f"- [{prose(p.frozen.heading)}](#{anchor(p.frozen.heading)}){_best(p)}" for p in found
-    ]
-    return "\n\n".join([*blocks, "## Protocols", "\n".join(contents), links.definitions()])
-
-
-def _best(part: Part) -> str:
-    """Return the strongest attack without a defense, as one clause of the contents."""
-    cell = part.worst.get(NONE)
-    if cell is None:
-        return ""
-    text = part.link(f"{spread(cell.scores[part.primary])}", NONE, cell.attack)
-    return f": undefended, {code(cell.attack)} reaches {text}, {part.unit}"
+    return "\n\n".join([*blocks, "## Protocols", sections.contents(found), links.definitions()])
 
 
 def _section(part: Part) -> str:

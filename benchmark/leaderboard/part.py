@@ -83,6 +83,11 @@ class Part:
         return self.results / self.frozen.name
 
     @property
+    def track(self) -> str:
+        """What the protocol's clients hold, as the field calls it."""
+        return str(self.frozen.content.get("track", "other"))
+
+    @property
     def primary(self) -> str:
         """Name of the metric of the matrix and the ranking."""
         return self.frozen.primary.name
@@ -148,4 +153,4 @@ def parts(results: Path, records: Iterable[Record], links: Links) -> list[Part]:
         frozen = Frozen.read(results, name)
         kept = [record for record in all_of_it if record.protocol_digest == frozen.digest]
         found.append(Part(results, frozen, kept, len(all_of_it) - len(kept), links))
-    return sorted(found, key=lambda p: (str(p.frozen.content.get("track")), p.frozen.name))
+    return sorted(found, key=lambda p: (p.track, p.frozen.name))

@@ -9,14 +9,40 @@ import pandas as pd
 from benchmark import stats
 from benchmark.leaderboard.markdown import (
     DASH,
+    anchor,
     code,
     grid,
     mean,
     prose,
+    spread,
     stacked,
 )
 from benchmark.leaderboard.part import NONE, VERDICTS, Part
 from benchmark.stats import Place, Ranking
+
+
+def contents(parts: Sequence[Part]) -> str:
+    """Return a table a track: what the strongest attack reads where nothing defends."""
+    tracks: dict[str, list[Part]] = {}
+    for part in parts:
+        tracks.setdefault(part.track, []).append(part)
+    headers = ["Protocol", "Metric", "Strongest attack, undefended", "It reaches", "Prior alone"]
+    return "\n\n".join(
+        f"### {prose(track.capitalize())}\n\n{grid(headers, list(map(_entry, mine)), words=3)}"
+        for track, mine in tracks.items()
+    )
+
+
+def _entry(part: Part) -> list[str]:
+    heading = part.frozen.heading
+    entry = [f"[{prose(heading)}](#{anchor(heading)})", code(part.unit)]
+    cell, prior = part.worst.get(NONE), part.cells.get((NONE, stats.PRIOR))
+    if cell is None:
+        return [*entry, DASH, DASH, DASH]
+    reached = part.link(spread(cell.scores[part.primary]), NONE, cell.attack)
+    least = prior.scores.get(part.primary) if prior else None
+    alone = DASH if least is None else part.link(spread(least), NONE, stats.PRIOR)
+    return [*entry, stacked(cell.attack), reached, alone]
 
 
 def about(part: Part) -> str:

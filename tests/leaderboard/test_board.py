@@ -220,10 +220,23 @@ def test_a_protocol_without_descriptive_fields_is_shown_by_its_name(full):
     assert "\n## vit\n" in board(full)
 
 
-def test_contents_link_to_the_heading(full):
+ENTRY = "[ViT on CIFAR-10 (vit)](#vit-on-cifar-10-vit)"
+
+
+def test_contents_link_to_the_heading_and_show_the_strongest_attack_beside_the_prior(full):
     text = board(full)
-    assert "- [ViT on CIFAR-10 (vit)](#vit-on-cifar-10-vit): undefended, `april` reaches" in text
     assert "\n## ViT on CIFAR-10 (vit)\n" in text
+    assert rows(text, "Vision")[ENTRY] == {
+        "Metric": "psnr (dB)",
+        "Strongest attack, undefended": "april",
+        "It reaches": "41.00 ± 0.82",
+        "Prior alone": "11.00 ± 0.82",
+    }
+
+
+def test_contents_show_dashes_for_a_protocol_that_nothing_attacked_undefended(folder):
+    entry = rows(board(folder.protocol().cell("dlg", 9, defense=NOISE)), "Vision")[ENTRY]
+    assert list(entry.values())[1:] == ["—", "—", "—"]
 
 
 def test_records_of_another_digest_are_left_out_and_counted(full):
