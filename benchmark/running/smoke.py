@@ -1,24 +1,32 @@
-"""A dry run: one trial of each cell, cut to seconds and to a first step; nothing is recorded."""
+"""A dry run: one small trial of each cell, cut to seconds and a first step; nothing is recorded.
+
+The whole round is drawn, so that too few users or images are noticed, and attacks are asked whether
+they fit it. The trial they run is of the same protocol with a smaller batch and shorter sequences;
+what memory or time the whole one takes, a dry run does not see.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from tabulate import tabulate
 from torch import Tensor, nn
 
 from benchmark.cell import Cell, Outcome, Verdict, Worker, run_cell
-from benchmark.contract import Knowledge, Observation, Stack
+from benchmark.contract import Grant, Knowledge, Observation, Stack
 from benchmark.errors import BenchmarkError, DataUnavailable
 from benchmark.federation import DefendedRound
+from benchmark.protocol import Protocol
 from benchmark.records import Provenance, Status
 from benchmark.registry import Submission
 from benchmark.running.plan import Group
 from benchmark.toolbox.matching import SearchAttack
 from benchmark.tracks import Setting
 
+_MOST = {"batch_size": 2, "users": 2, "length": 16}  # of a trial; more than one stays so
 _GRADIENTS = 1  # of a search whose first step takes no more
 _SECONDS = 10.0  # of any attack; thousands of tokens on a large model take minutes to read
 _WORDS: dict[Status, str] = {
@@ -32,9 +40,15 @@ _WORDS: dict[Status, str] = {
 
 @dataclass(frozen=True)
 class Sparing:
-    """A worker whose attacks are asked about the whole budget and granted next to none of it."""
+    """A worker whose attacks are asked about a whole trial and budget, and given small ones.
+
+    Attributes:
+        worker: runs the attacks.
+        whole: what may be granted of the whole trial.
+    """
 
     worker: Worker
+    whole: Mapping[Grant, Any]
 
     def load(self, submission: Submission) -> None:
         """Import an attack."""
@@ -47,8 +61,11 @@ class Sparing:
         return self.worker.corrupt(submission, model, known, draws)
 
     def applies(self, submission: Submission, seen: Observation) -> Verdict:
-        """Ask an attack whether it fits."""
-        return self.worker.applies(submission, seen)
+        """Ask an attack whether it fits the whole trial; the shapes of its update are the same."""
+        known = seen.knowledge
+        facts = {grant.value: fact for grant, fact in self.whole.items()}
+        granted = {name: fact for name, fact in facts.items() if getattr(known, name) is not None}
+        return self.worker.applies(submission, replace(seen, knowledge=replace(known, **granted)))
 
     def reconstruct(self, submission: Submission, stack: Stack) -> list[Outcome]:
         """Run an attack on a stack."""
@@ -57,7 +74,7 @@ class Sparing:
 
 @dataclass(frozen=True)
 class Smoked:
-    """What became of one cell, and why."""
+    """What became of one cell, on a small trial, and why."""
 
     cell: Cell
     status: Status
@@ -77,29 +94,31 @@ def smoke(
     worker_of: Callable[[Submission], Worker],
     provenance: Provenance,
 ) -> Iterator[Smoked]:
-    """Run the first trial of each cell under the first seed.
+    """Run the first trial of each cell under the first seed, small.
 
     Args:
         groups: the groups of a run.
-        load: makes the setting of a group's protocol.
+        load: makes the setting of a group's protocol, whole or small.
         worker_of: which worker runs a submission.
         provenance: where this runs.
     """
     for protocol in dict.fromkeys(group.protocol for group in groups):
-        mine = [group for group in groups if group.protocol == protocol]
-        seed = mine[0].seeds[0]
+        whole = [group for group in groups if group.protocol == protocol]
+        small = [replace(group, protocol=_small(protocol)) for group in whole]
+        seed = whole[0].seeds[0]
         try:
-            setting = load(mine[0])
+            facts = _first_facts(load(whole[0]), seed)
+            setting = load(small[0])
             plain = setting.round(seed)
         except BenchmarkError as error:
             status: Status = "unavailable" if isinstance(error, DataUnavailable) else "failed"
-            cells = (cell for group in mine for cell in group.cells(seed))
+            cells = (cell for group in small for cell in group.cells(seed))
             yield from (Smoked(cell, status, str(error)) for cell in cells)
             continue
-        for group in mine:
+        for group in small:
             defended = DefendedRound(plain, group.defense.build(), group.defense.label)
             for cell in group.cells(seed):
-                worker = Sparing(worker_of(cell.attack))
+                worker = Sparing(worker_of(cell.attack), facts)
                 ((record,),) = run_cell(cell, setting, defended, worker, [0], provenance)
                 yield Smoked(cell, record.status, record.reason)
 
@@ -119,6 +138,23 @@ def table(made: Sequence[Smoked]) -> str:
 def failed(made: Sequence[Smoked]) -> bool:
     """Tell whether any cell failed."""
     return any(one.word == "failed" for one in made)
+
+
+def _small(protocol: Protocol) -> Protocol:
+    """Return a protocol of the same name whose trials are small."""
+    content = protocol.model_dump()
+    for part in (content["data"], content["federation"]):
+        part.update({key: min(part[key], most) for key, most in _MOST.items() if key in part})
+    return type(protocol).model_validate(content)
+
+
+def _first_facts(whole: Setting, seed: int) -> dict[Grant, Any]:
+    """Return what may be granted of a seed's first trial.
+
+    Raises:
+        BenchmarkError: its round cannot be made.
+    """
+    return whole.facts(whole.round(seed).truths[0])
 
 
 def _poor(submission: Submission, seen: Observation) -> Observation:

@@ -1,38 +1,53 @@
 import pytest
+import torch
 
+from benchmark.protocol import load_protocol
 from benchmark.registry import Registry
 from benchmark.running import smoke as module
 from benchmark.running.inprocess import InProcess
 from benchmark.running.plan import groups
 from benchmark.running.smoke import failed, smoke, table
+from benchmark.tracks import load_setting
 
 GRANTED = {"seconds": 5, "memory_mib": 256, "gradient_evaluations": 90}
+TEXT = {
+    "track": "text",
+    "data": {"name": "pydoc", "tokenizer": "pydoc", "length": 48},
+    "victim": {"architecture": "transformer3", "width": 16, "heads": 2, "depth": 2, "mlp": 32},
+    "federation": {"users": 3, "batch_size": 4},
+    "metrics": ["total_accuracy"],
+    "primary": "total_accuracy",
+}
 
 
 class Watched(InProcess):
-    """A worker that notes the gradients granted when asked, and when run."""
+    """A worker that notes what attacks see when asked, and when run."""
 
     def __init__(self):
         self.asked, self.run = [], []
 
     def applies(self, submission, seen):
-        self.asked.append(seen.budget.gradient_evaluations)
+        self.asked.append(seen)
         return super().applies(submission, seen)
 
     def reconstruct(self, submission, stack):
-        self.run += [seen.budget.gradient_evaluations for seen in stack]
+        self.run += stack
         return super().reconstruct(submission, stack)
 
 
+def gradients(seen):
+    """Return the gradients granted in each observation."""
+    return [each.budget.gradient_evaluations for each in seen]
+
+
 @pytest.fixture
-def tried(bench, provenance):
+def tried(tiny, provenance):
     """Smoke attacks on the tiny protocol."""
 
-    def run(*attacks, plugins=None, worker=None, setting=None, **changes):
-        made = bench(plugins, **changes)
+    def run(*attacks, plugins=None, worker=None, **changes):
         registry = Registry([plugins] if plugins else [])
         chosen = groups(
-            [made.protocol],
+            [load_protocol(str(tiny(**changes)))],
             registry.find("defense", "none"),
             registry.select("attack", attacks),
             None,
@@ -42,7 +57,7 @@ def tried(bench, provenance):
         return list(
             smoke(
                 chosen,
-                load=setting or (lambda group: made.setting),
+                load=lambda group: load_setting(group.protocol, None, torch.device("cpu")),
                 worker_of=lambda submission: worker,
                 provenance=provenance,
             )
@@ -69,7 +84,36 @@ def test_search_is_asked_of_the_whole_budget_and_granted_its_first_step(tried, a
     worker = Watched()
     (one,) = tried(attack, worker=worker, budget=GRANTED)
     assert (one.status, one.reason) == ("completed", None)
-    assert (worker.asked, worker.run) == ([90], [least])
+    assert (gradients(worker.asked), gradients(worker.run)) == ([90], [least])
+
+
+def test_attack_is_asked_of_the_whole_batch_of_images_and_given_a_small_one(tried):
+    worker = Watched()
+    threat = {"grants": ["batch_size", "labels", "data_statistics"]}
+    one, _ = tried("idlg", "oracle", worker=worker, federation={"batch_size": 8}, threat=threat)
+    assert (one.status, one.cell.protocol.name) == ("not_applicable", "tiny")
+    assert "the batch holds 8 images" in one.reason
+    assert [(seen.batch_size, len(seen.labels)) for seen in worker.asked] == [(8, 8), (8, 8)]
+    assert [(seen.batch_size, len(seen.labels)) for seen in worker.run] == [(2, 2)]
+
+
+@pytest.mark.parametrize("architecture", ["transformer3", "bert_base"])
+def test_attack_is_asked_of_all_users_text_and_given_little_of_it(tried, architecture):
+    worker, victim = Watched(), {**TEXT["victim"], "architecture": architecture}
+    made = tried(
+        "span_tokens", "oracle", "bag_of_words", worker=worker, **TEXT | {"victim": victim}
+    )
+    assert [one.status for one in made] == ["not_applicable", "completed", "completed"]
+    assert "places span the whole width of 16" in made[0].reason
+    assert {(seen.batch_size, seen.length) for seen in worker.asked} == {(12, 48)}
+    assert {(seen.batch_size, seen.length) for seen in worker.run} == {(4, 16)}
+    assert worker.run[0].knowledge.truth.shape == (4, 16)
+
+
+def test_images_too_few_for_the_whole_trials_are_a_failure(tried):
+    (one,) = tried("random", trials=300, federation={"batch_size": 4})
+    assert one.status == "failed"
+    assert "300 trials of 4 images wanted" in one.reason
 
 
 def test_search_without_a_budget_is_not_applicable(tried):

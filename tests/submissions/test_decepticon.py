@@ -145,6 +145,11 @@ def test_dropout_of_the_inputs_hides_little():
     assert right
 
 
+def test_nothing_wrong_is_certified_of_several_sequences_with_dropout():
+    for name in ("t1", "t2", "t3"):
+        assert scores(build_attack(), text(8, name), dropout=0.1)[2]
+
+
 def test_dropout_hides_little_of_several_sequences():
     total, _, _ = scores(build_attack(), text(4), "gpt2", dropout=0.1, width=192)
     assert total >= 0.7
@@ -159,6 +164,32 @@ def test_noise_is_averaged_out_between_the_jumps():
     total, certain, _ = scores(build_attack(), text(1), protect=protect)
     assert total >= 0.7
     assert certain == 0
+
+
+def test_little_noise_hides_no_more_than_larger_noise():
+    shares = []
+    for scale in (1e-5, 3e-5, 1e-4, 1e-3, 1e-2):
+        draw = generator(0, "noise")
+
+        def protect(tensor, scale=scale, draw=draw):
+            return tensor + scale * torch.randn(tensor.shape, generator=draw)
+
+        total, _, right = scores(build_attack(), text(1), protect=protect)
+        shares.append(total)
+        assert right
+    assert min(shares) >= 0.9, shares
+
+
+@pytest.mark.parametrize("name", ["t1", "t2"])
+def test_noise_hides_little_of_several_sequences(name):
+    draw = generator(0, "noise")
+
+    def protect(tensor):
+        return tensor + 0.01 * torch.randn(tensor.shape, generator=draw)
+
+    total, _, right = scores(build_attack(), text(8, name), protect=protect)
+    assert total >= 0.85
+    assert right
 
 
 def test_much_noise_hides_all():

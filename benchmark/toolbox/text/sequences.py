@@ -53,7 +53,8 @@ def groups(marks: Tensor, batch: int) -> Tensor:
     # marks that few others have are those of equal tokens of two sequences on one rung
     alike = (distances(marks, marks) < least).sum(1)
     usual = marks[alike > _FEW * len(marks) / batch]
-    marks = usual if len(usual) >= batch else marks
+    if len(usual) >= max(batch, len(marks) / 2):  # under noise hardly any are alike
+        marks = usual
     chosen, distance = [0], distances(marks, marks[:1])[:, 0]
     while len(chosen) < batch and float(distance.max()) > least:
         chosen.append(int(distance.argmax()))

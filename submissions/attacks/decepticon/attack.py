@@ -99,17 +99,21 @@ class Decepticon(MaliciousAttack):
             # sequences of a masked model differ in gradient as in the number of masks
             readings = read(content, blocks, pairs, least=0.2 if tables.parts.masked else 0.4)
             exact = readings.where(readings.exact)
+            marks, hidden = None, mask_token(seen.model)
             if len(exact) > _EXACT * len(readings) and bool((exact.count == 1).any()):
                 marks = spell(sheet, vectors, blocks, exact, tables)
                 fill_anchors(sheet, marks, tables)
-                if (hidden := mask_token(seen.model)) is None:
+                if hidden is None:
                     fill_labels(sheet, counts, tables)
                 else:
                     read_masks = int((sheet.tokens == hidden).sum())
                     counts = label_counts(seen.update, tables, max(1, read_masks))
                     fill_masked(sheet, counts, tables, hidden)
-            else:
-                guess(sheet, vectors, pairs, tables)
+                vectors = vectors[readings.rung[~readings.exact]]
+            if len(vectors):
+                guess(sheet, vectors, pairs, tables, marks)
+            if hidden is not None:
+                sheet.tokens[sheet.tokens == hidden] = -1  # its label was not read
         fill_rest(sheet, counts)
         return Reconstruction(tokens=sheet.tokens, certain=sheet.certain)
 

@@ -195,7 +195,8 @@ def fill_labels(sheet: Sheet, counts: Tensor, tables: Tables) -> None:
     near = order.values[:, 0] < _CLEAR * usual
     clear = (order.values[:, -1] > 2 * _CLEAR * usual) | (len(candidates) == 1)
     nexts[missing] = torch.where(near, candidates[order.indices[:, 0]], -1)
-    sheet.certain[:, 1:][missing] = near & clear
+    # of noise a rung has more or less than those by which the miss is known
+    sheet.certain[:, 1:][missing] = near & clear & (not tables.noised)
 
 
 def fill_masked(sheet: Sheet, counts: Tensor, tables: Tables, mask: int) -> None:

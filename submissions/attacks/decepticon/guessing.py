@@ -13,27 +13,41 @@ from submissions.attacks.decepticon.spelling import Tables, centred
 _EXACT = 1e-3  # of the size of a vector's entries; what is nearer was not dropped
 _HELD = 0.6  # share of entries that a sum must explain exactly: dropout leaves more
 _ROUNDS = 8
+_ALONE = 0.75  # share that one pair explains of a rung it has for itself: half of one with two
 _SECOND = 0.1  # least share that a rung's second token explains
 
 
-def guess(sheet: Sheet, vectors: Tensor, pairs: Pairs, tables: Tables) -> None:
+def guess(
+    sheet: Sheet, vectors: Tensor, pairs: Pairs, tables: Tables, marks: Tensor | None = None
+) -> None:
     """Write the best pair of each rung, sequence by sequence, positions by linear sum assignment.
 
-    Places still empty then get the second tokens of rungs, explained by no first one.
+    Places still empty then get the second tokens of rungs, explained by no first one. Only a lone
+    sequence is certified: of several, whose a pair is remains a guess, however exact the pair.
 
     Args:
         sheet: written on.
         vectors: (rungs, width).
         pairs: of the tables.
         tables: what the server knows.
+        marks: (sequences, marks), of the sheet's first sequences where known.
     """
     content = centred(vectors[:, tables.place.content])
     shares, tokens = pairs.scores(content)
     position = shares.argmax(1)
     token = tokens.gather(1, position[:, None])[:, 0]
     factor, shift, held = steady(vectors, position, token, tables)
-    sequence = _sequences(vectors, position, token, factor, shift, tables, len(sheet.tokens))
-    _assign(sheet, shares, tokens, sequence, tables, held > _HELD, position)
+    if len(sheet.tokens) == 1:
+        sequence = torch.zeros_like(position)
+    else:
+        own = _marks(vectors, position, token, factor, shift, tables)
+        if marks is None:
+            marks = _founded(
+                own, shares.amax(1), tables.visible(position).all(1), len(sheet.tokens)
+            )
+        sequence = distances(own, marks).argmin(1)
+    sure = (held > _HELD) & (len(sheet.tokens) == 1)
+    _assign(sheet, shares, tokens, sequence, tables, sure, position)
     first = pairs.sums(position, token)
     basis = (first / first.norm(dim=1, keepdim=True))[:, :, None]
     shares, tokens = pairs.scores(content, basis)
@@ -68,25 +82,30 @@ def steady(
     return factor[:, 0], shift[:, 0], (miss < _EXACT * size).float().mean(1)
 
 
-def _sequences(
+def _marks(
     vectors: Tensor,
     position: Tensor,
     token: Tensor,
     factor: Tensor,
     shift: Tensor,
     tables: Tables,
-    batch: int,
 ) -> Tensor:
-    """Return each rung's sequence (n,); marks that were dropped tell nothing."""
-    if batch == 1:
-        return torch.zeros_like(position)
+    """Return each rung's marks (n, marks); nan where unseen or dropped, which tells nothing."""
     marks, inputs = tables.place.marks, tables.inputs(position, token)[0]
     own = (vectors[:, marks] - shift[:, None]) / factor[:, None] - inputs[:, marks]
     size = inputs[:, tables.place.content].square().mean().sqrt()
     seen = tables.visible(position) & (own.abs() > _EXACT * size)
-    own = own.where(seen, torch.nan)
-    full = tables.visible(position).all(1)
-    return distances(own, groups(own[full], batch)).argmin(1)
+    return own.where(seen, torch.nan)
+
+
+def _founded(own: Tensor, explained: Tensor, full: Tensor, batch: int) -> Tensor:
+    """Return the marks of sequences, (groups, marks), from rungs that hold all of one token.
+
+    Those of two tokens would stand far from all others and be taken for a sequence's. Where noise
+    leaves few that are surely one token's, the better half serves.
+    """
+    least = min(_ALONE, float(explained[full].median()))
+    return groups(own[full & (explained >= least)], batch)
 
 
 def _assign(
