@@ -54,10 +54,14 @@ class Frozen:
         return cls(name, digest, METRICS[primary], metrics, content)
 
     @property
+    def title(self) -> str:
+        """Title as plain text, or the name of a protocol without one."""
+        return " ".join(str(self.content.get("title") or "").split()) or self.name
+
+    @property
     def heading(self) -> str:
         """Title and name, as plain text; the name keeps it unique."""
-        title = " ".join(str(self.content.get("title") or "").split())
-        return f"{title} ({self.name})" if title else self.name
+        return self.name if self.title == self.name else f"{self.title} ({self.name})"
 
     @property
     def units(self) -> dict[str, str]:

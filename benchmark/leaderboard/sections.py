@@ -34,8 +34,10 @@ def contents(parts: Sequence[Part]) -> str:
 
 
 def _entry(part: Part) -> list[str]:
-    heading = part.frozen.heading
-    entry = [f"[{prose(heading)}](#{anchor(heading)})", code(part.unit)]
+    entry = [
+        f"[{prose(part.frozen.title)}](#{anchor(part.frozen.heading)})<br>{code(part.frozen.name)}",
+        code(part.unit),
+    ]
     cell, prior = part.worst.get(NONE), part.cells.get((NONE, stats.PRIOR))
     if cell is None:
         return [*entry, DASH, DASH, DASH]

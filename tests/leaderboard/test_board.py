@@ -220,7 +220,7 @@ def test_a_protocol_without_descriptive_fields_is_shown_by_its_name(full):
     assert "\n## vit\n" in board(full)
 
 
-ENTRY = "[ViT on CIFAR-10 (vit)](#vit-on-cifar-10-vit)"
+ENTRY = "[ViT on CIFAR-10](#vit-on-cifar-10-vit)<br>vit"
 
 
 def test_contents_link_to_the_heading_and_show_the_strongest_attack_beside_the_prior(full):
