@@ -1,6 +1,7 @@
 """What the malicious server reads of small victims, and what it vouches for."""
 
 import copy
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from benchmark.registry import Registry
 from benchmark.seeds import generator
 from benchmark.toolbox.text.readout import Readings
 from benchmark.victims import LanguageSpec, build_language
+from submissions.attacks.decepticon.filling import Sheet, fill_masked
 from submissions.attacks.decepticon.spelling import Marked
 
 VOCABULARY, LENGTH, MASK = 300, 20, 7
@@ -83,6 +85,16 @@ def test_masked_tokens_are_read_too():
     assert total >= 0.95
     assert certain >= 0.75
     assert right
+
+
+def test_a_code_that_noise_made_zero_keeps_no_masked_token_from_being_read():
+    sheet, tables = Sheet.empty(1, 4), SimpleNamespace(codes=torch.arange(1.0, 11.0))
+    sheet.tokens[:] = torch.tensor([[5, MASK, 6, MASK]])
+    sheet.codes[:] = torch.tensor([[0.0, 3.0, 1.0, 4.0]])
+    sheet.blocks[:] = torch.tensor([[0, 1, 1, 1]])
+    counts = torch.zeros(10, dtype=torch.int64).index_fill_(0, torch.tensor([2, 4]), 1)
+    fill_masked(sheet, counts, tables, MASK)
+    assert sheet.tokens.tolist() == [[5, 2, 6, 4]]
 
 
 def test_fixed_positions_hide_little_of_a_masked_model_s_text():

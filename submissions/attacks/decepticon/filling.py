@@ -243,7 +243,8 @@ def _shared(sheet: Sheet, hidden: Tensor) -> tuple[Tensor, Tensor]:
     numbers = torch.unique(sheet.blocks[sheet.blocks >= 0])
     open_ = sheet.codes.where(~hidden, torch.nan)
     here = sheet.blocks[:, :, None] == numbers
-    table = open_[:, :, None].where(here, torch.nan).nanmedian(1).values.log()  # (batch, blocks)
+    usual = open_[:, :, None].where(here, torch.nan).nanmedian(1).values  # (batch, blocks)
+    table = usual.where(usual > 0, torch.nan).log()  # codes are positive, but for noise
     factors = torch.zeros(len(numbers))
     for _ in range(_ROUNDS):
         rows = (table - factors).nanmean(1, keepdim=True)
