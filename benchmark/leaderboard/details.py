@@ -101,7 +101,8 @@ def _provenance(part: Part) -> str:
             f"Hardware: {'; '.join(sorted({prose(one.hardware) for one in sources}))}. "
             f"Versions: {', '.join(map(prose, sorted(versions)))}. "
             f"Protocol digest: {code(part.frozen.digest)}.",
-            "Run a cell again; where its records lie it is done, elsewhere with `--results DIR`:",
+            "Run a cell again; where its records lie it is done, elsewhere with `--results DIR`. "
+            "The last digits are those of the same number of threads (`OMP_NUM_THREADS`):",
             f"```\n{_command(part)}\n```",
         ]
     )
