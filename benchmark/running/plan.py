@@ -6,7 +6,7 @@ Those without a record of the same protocol, plugin source, arguments and seed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchmark.cell import Cell
@@ -56,6 +56,22 @@ def groups(
         for protocol in protocols
         for defense in defenses
     ]
+
+
+def distinct(groups: Sequence[Group]) -> list[Group]:
+    """Return groups in which each cell stands once: where most of its trials are wanted."""
+    owners: dict[tuple[str, str, str], Group] = {}
+    for group in groups:
+        for attack in group.attacks:
+            key = group.protocol.name, group.defense.label, attack.label
+            if key not in owners or len(group.trials) > len(owners[key].trials):
+                owners[key] = group
+    made = []
+    for group in groups:
+        names = group.protocol.name, group.defense.label
+        if own := tuple(a for a in group.attacks if owners[*names, a.label] is group):
+            made.append(replace(group, attacks=own))
+    return made
 
 
 def is_current(record: Record, cell: Cell) -> bool:

@@ -20,7 +20,7 @@ from benchmark.registry import Registry, Submission
 from benchmark.running.cost import costs, table
 from benchmark.running.inprocess import InProcess
 from benchmark.running.local import LocalRunner, Tally
-from benchmark.running.plan import Group, groups, survey
+from benchmark.running.plan import Group, distinct, groups, survey
 from benchmark.running.progress import Progress
 from benchmark.running.provenance import provenance
 from benchmark.running.sandbox import Sandbox
@@ -163,7 +163,7 @@ def _groups(order: Order) -> list[Group]:
             submission.build()  # one that cannot be loaded ends the run before it begins
         trials = order.trials or part.trials
         made += groups(part.protocols, defenses, attacks, order.seeds, trials)
-    return made
+    return distinct(made)  # two suites of one may name the same cell
 
 
 def _print_plan(left: list[tuple[Cell, list[int]]]) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from benchmark.records import append, cell_path
 from benchmark.registry import Registry
-from benchmark.running.plan import due_cells, groups, is_current, survey
+from benchmark.running.plan import distinct, due_cells, groups, is_current, survey
 
 
 @pytest.fixture
@@ -52,6 +52,21 @@ def test_groups_stand_in_order_and_default_to_the_protocol(bench):
     (chosen,) = groups([protocol], defenses[:1], attacks, [9], 2)
     assert (chosen.seeds, chosen.trials) == ((9,), (0, 1))
     assert [cell.seed for cell in chosen.cells(9)] == [9] * len(attacks)
+
+
+def test_cell_that_two_suites_name_stands_where_it_has_most_trials(bench):
+    protocol, registry = bench().protocol, Registry()
+    defenses = registry.find("defense", "none")
+    random, oracle, prior = (
+        registry.find("attack", n)[0] for n in ("random", "oracle", "prior_only")
+    )
+    few, many, again = (
+        groups([protocol], defenses, attacks, None, trials)
+        for attacks, trials in (([random, oracle], 2), ([oracle, prior], 3), ([random, prior], 2))
+    )
+    made = distinct(few + many + again)
+    assert [group.attacks for group in made] == [(random,), (oracle, prior)]
+    assert [len(group.trials) for group in made] == [2, 3]
 
 
 def test_all_trials_are_due_at_first_and_none_at_last(cell, due, keep):
