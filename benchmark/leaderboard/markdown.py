@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote
 
@@ -15,13 +16,15 @@ from benchmark.stats import Estimate
 
 DASH = "—"
 NBSP = "\u00a0"
+_LABEL = 4  # characters of a link's label, more where two would be alike
 SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
 
 
 class Links:
     """Reference-style links from a page to the files of a results folder.
 
-    Every target has one short label, defined once at the end of its section.
+    Every target has one short label, defined once at the end of its section. It is a digest of the
+    target, so that a new line of a table changes no other line of the page.
 
     Args:
         start: the folder the page lies in; targets are written relative to it.
@@ -38,8 +41,15 @@ class Links:
             raise RecordError(f"{target}: records name this file and lie elsewhere")
         relative = Path(os.path.relpath(target, self._start)).as_posix()
         url = quote(relative, safe="/,=")
-        label = self._labels.setdefault(url, f"r{len(self._labels) + 1}")
-        return f"[{text}][{label}]"
+        if url not in self._labels:
+            self._labels[url] = self._free(sha256(url.encode()).hexdigest())
+        return f"[{text}][{self._labels[url]}]"
+
+    def _free(self, digest: str) -> str:
+        taken = set(self._labels.values())
+        return next(
+            digest[:size] for size in range(_LABEL, len(digest)) if digest[:size] not in taken
+        )
 
     def definitions(self) -> str:
         """Return the definitions of the labels given since the last call, a line each."""

@@ -20,7 +20,7 @@ def board(folder):
 def rows(text, heading):
     """Return the rows of the first table under a heading, by first column, without links."""
     table = re.search(rf"^#+ {heading}.*?(?<=\n)(\|.*?)\n\n", text, re.S | re.M)[1]
-    plain = re.sub(r"\[((?:\\.|[^\]\\])*)\]\[r\d+\]", r"\1", table).replace("`", "")
+    plain = re.sub(r"\[((?:\\.|[^\]\\])*)\]\[[0-9a-f]+\]", r"\1", table).replace("`", "")
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in plain.splitlines()]
     return {first: dict(zip(cells[0][1:], rest, strict=True)) for first, *rest in cells}
 
@@ -174,14 +174,14 @@ def test_every_score_is_a_link_to_a_file_that_exists(full):
         for url in defined.values():
             assert (written.parent / unquote(url)).exists(), url
         for table in re.findall(r"^\|.*\|$", text, re.M):
-            unlinked = re.sub(r"\[(?:\\.|[^\]\\])*\]\[r\d+\]|`[^`]*`", "", table)
+            unlinked = re.sub(r"\[(?:\\.|[^\]\\])*\]\[[0-9a-f]+\]|`[^`]*`", "", table)
             assert "±" not in unlinked
             assert not re.search(r"\d\.\d", unlinked), table
 
 
 def test_a_link_is_defined_once_on_the_whole_board(full):
     full.protocol("bert").cell("dlg", 20, 21, protocol="bert")
-    labels = re.findall(r"^\[(r\d+)\]:", board(full), re.M)
+    labels = re.findall(r"^\[([0-9a-f]+)\]:", board(full), re.M)
     assert len(labels) == len(set(labels)) > 10
 
 
@@ -190,7 +190,7 @@ def test_the_table_of_all_metrics_names_the_one_that_no_trial_has(folder):
     text = page(folder.cell("dlg", *[{"psnr": n, "mse": 2e-5, "lpips": None} for n in (20, 22)]))
     assert "No trial has `lpips`: unavailable" in text
     assert "2.0e-05 ± 0<br>\\[2.0e-05, 2.0e-05\\]" in text
-    assert "| [2][r" in text  # seconds a trial
+    assert "| [2][" in text  # seconds a trial
 
 
 def test_provenance_and_a_command_close_a_page(full):

@@ -1,6 +1,6 @@
 import pytest
 
-from benchmark.leaderboard.markdown import anchor, interval, prose, spread
+from benchmark.leaderboard.markdown import Links, anchor, interval, prose, spread
 from benchmark.stats import Estimate
 
 
@@ -36,3 +36,16 @@ def test_foreign_text_cannot_write_markdown():
 
 def test_anchor_is_the_one_github_makes():
     assert anchor("ViT-S on CIFAR-10, batch 8 (vit_s)") == "vit-s-on-cifar-10-batch-8-vit_s"
+
+
+def test_link_keeps_its_label_whatever_stands_before_it(tmp_path):
+    names = [f"{i}.jsonl" for i in range(400)]  # some digests begin alike
+    for name in names:
+        (tmp_path / name).touch()
+    links = Links(tmp_path)
+    shown = {name: links.to("1.0", tmp_path / name) for name in names}
+    assert len(set(shown.values())) == len(names)
+    assert Links(tmp_path).to("1.0", tmp_path / names[0]) == shown[names[0]]
+    assert set(links.definitions().splitlines()) == {
+        f"{link.removeprefix('[1.0]')}: {name}" for name, link in shown.items()
+    }
