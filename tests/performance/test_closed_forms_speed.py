@@ -5,17 +5,11 @@ import time
 import pytest
 import torch
 
-from benchmark.contract import Attack
 from benchmark.registry import Registry
 from benchmark.toolbox.closedform import row_space
 from benchmark.victims import anatomy
 
 REGISTRY = Registry()
-STACKED = [
-    submission
-    for submission in REGISTRY.all("attack")
-    if type(submission.build()).reconstruct_stack is not Attack.reconstruct_stack
-]
 CASES = [
     ("quick_digits_a", "april_closed_form"),
     ("quick_digits_b", "position_closed_form"),
@@ -54,15 +48,3 @@ def test_sketched_row_space_against_the_full_decomposition(benchmark, quick, see
     sketched = fastest(lambda: row_space(matrix, parts.tokens, draws))
     full = fastest(lambda: torch.linalg.svd(matrix, full_matrices=False))
     benchmark.extra_info["ratio_full_to_sketch"] = full / sketched
-
-
-@pytest.mark.skipif(not STACKED, reason="no attack advances its trials together")
-@pytest.mark.parametrize("submission", STACKED, ids=lambda submission: submission.label)
-@pytest.mark.benchmark(group="a stack of trials")
-def test_stack_against_its_trials_alone(benchmark, quick, seen_by, submission):
-    stack = seen_by(quick("quick_digits_b"), submission.label, trials=8)
-    attack = submission.build()
-    benchmark.pedantic(attack.reconstruct_stack, (stack,), rounds=3)
-    together = fastest(lambda: attack.reconstruct_stack(stack), 3)
-    alone = fastest(lambda: [attack.reconstruct(seen) for seen in stack], 3)
-    benchmark.extra_info["ratio_alone_to_stack"] = alone / together

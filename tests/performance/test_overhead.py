@@ -1,4 +1,7 @@
-"""What the harness itself costs: a cell's time outside attack, defense, gradient and scores."""
+"""What the harness itself costs: a cell's time outside attack, defense, gradient and scores.
+
+A share of the wall-clock seconds of every cell of quick_digits_b under one seed, 16 trials each.
+"""
 
 import dataclasses
 import time
