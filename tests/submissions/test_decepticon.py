@@ -14,7 +14,8 @@ from benchmark.seeds import generator
 from benchmark.toolbox.text.readout import Readings
 from benchmark.victims import LanguageSpec, build_language
 from submissions.attacks.decepticon.filling import Sheet, fill_masked
-from submissions.attacks.decepticon.spelling import Marked
+from submissions.attacks.decepticon.lookups import lookups
+from submissions.attacks.decepticon.spelling import Marked, Tables
 
 VOCABULARY, LENGTH, MASK = 300, 20, 7
 SIZES = {"width": 96, "depth": 3, "heads": 8, "mlp": 600}
@@ -160,6 +161,26 @@ def test_dropout_of_the_inputs_hides_little():
 def test_nothing_wrong_is_certified_of_several_sequences_with_dropout():
     for name in ("t1", "t2", "t3"):
         assert scores(build_attack(), text(8, name), dropout=0.1)[2]
+
+
+@pytest.mark.parametrize("position", ["learned", "sinusoidal"])
+def test_dropout_behind_the_activation_hides_little_of_rare_tokens(position):
+    places = 8 * LENGTH
+    tokens = 10 + torch.randperm(280, generator=generator(0, "rare"))[:places].view(8, LENGTH)
+    total, certain, right = scores(build_attack(), tokens, dropout=0.1, position=position)
+    assert total >= 0.8
+    assert certain >= 0.5
+    assert right
+
+
+def test_a_token_at_two_places_is_read_at_both_with_dropout():
+    tokens = 10 + torch.arange(6 * LENGTH).view(6, LENGTH)
+    tokens[1, 7] = tokens[4, 15] = 200
+    seen = observe(build_attack(), tokens, dropout=0.1)
+    tables = Tables.of(seen.update, seen.model, LENGTH)
+    found = {int(tables.words[one.token]): one for one in lookups(seen.update, tables)}
+    assert found[200].positions.tolist() == [7, 15]
+    assert all(found[word].positions.tolist() == [(word - 10) % LENGTH] for word in (40, 45, 52))
 
 
 def test_dropout_hides_little_of_several_sequences():

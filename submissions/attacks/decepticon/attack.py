@@ -8,6 +8,8 @@ with its position and marks of its sequence. What differs from the paper:
 - The first three or four tokens mark a sequence, one attention head each (the paper: the first).
 - The decoder gives every label its own gradient, so that each token read names its successor:
   tokens whose rung failed, the last ones, which are labels alone, and masked ones are read so.
+- Where dropout behind the activations takes the ladder apart, a token is read from its own row of
+  the embedding's gradient, position and marks too (`lookups.py`).
 - Public text shows mean and spread on the corrupted model itself; a block's ladder begins where
   the last one ends. The measurement covers the marks too, or equal tokens would always collide.
 - A reserved entry shows labels' counts, and the content entries of a tied table its lookups alone.
@@ -45,7 +47,8 @@ from submissions.attacks.decepticon.filling import (
     label_counts,
     spell,
 )
-from submissions.attacks.decepticon.guessing import guess
+from submissions.attacks.decepticon.guessing import guess, spelled
+from submissions.attacks.decepticon.lookups import look_up
 from submissions.attacks.decepticon.spelling import Tables, centred
 
 _SAMPLE = 2048  # tokens: their mean is known to 2 % of their spread
@@ -110,6 +113,9 @@ class Decepticon(MaliciousAttack):
                     counts = label_counts(seen.update, tables, max(1, read_masks))
                     fill_masked(sheet, counts, tables, hidden)
                 vectors = vectors[readings.rung[~readings.exact]]
+            elif not tables.noised and not spelled(vectors, pairs, tables):
+                look_up(sheet, seen.update, tables)
+                vectors = vectors[:0]
             if len(vectors):
                 guess(sheet, vectors, pairs, tables, marks)
             if hidden is not None:

@@ -17,6 +17,16 @@ _ALONE = 0.75  # share that one pair explains of a rung it has for itself: half 
 _SECOND = 0.1  # least share that a rung's second token explains
 
 
+def spelled(vectors: Tensor, pairs: Pairs, tables: Tables) -> bool:
+    """Tell whether most rungs hold one token's input, but for what dropout took from it.
+
+    Dropout behind the activations takes the tokens above a threshold from each of its rows anew,
+    so that neighbouring rows differ in dozens of them.
+    """
+    position, token = pairs.best(centred(vectors[:, tables.place.content]))
+    return float(steady(vectors, position, token, tables)[2].median()) > _HELD
+
+
 def guess(
     sheet: Sheet, vectors: Tensor, pairs: Pairs, tables: Tables, marks: Tensor | None = None
 ) -> None:
