@@ -53,7 +53,7 @@ def _commands() -> str:
 def _table(group: list[dict[str, Any]]) -> str:
     """Return a line for each test of a group: its case, and what it noted, or else its seconds."""
     noted = [one["extra_info"] or {"seconds": one["stats"]["median"]} for one in group]
-    keys = dict.fromkeys(key for each in noted for key in each if not isinstance(each[key], str))
+    keys = dict.fromkeys(key for each in noted for key in each)
     rows = [
         [_case(one), *(_number(each.get(key)) for key in keys)]
         for one, each in zip(group, noted, strict=True)
