@@ -41,13 +41,11 @@ def work(monkeypatch):
     return clock
 
 
-def run_protocol(bench, clock):
+def run_protocol(bench, defenses, attacks, clock):
     """Run every cell of a protocol under a new round; return the whole seconds."""
-    registry = Registry()
     setting = dataclasses.replace(bench.setting, scorer=Scored(bench.setting.scorer, clock))
-    attacks = registry.all("attack")  # once, as a run does: each keeps the digest of its source
     plain, whole = setting.round(0), 0.0
-    for submission in registry.all("defense"):
+    for submission in defenses:
         defended = DefendedRound(plain, timed_hooks(submission.build(), clock), submission.label)
         for attack in attacks:
             cell = Cell(bench.protocol, submission, attack, 0)
@@ -74,9 +72,10 @@ def timed_hooks(defense, clock):
 
 @pytest.mark.benchmark(group="a protocol's cells")
 def test_harness_takes_a_share_of_its_cells(benchmark, quick, work):
-    bench = quick("quick_digits_b")
-    run_protocol(bench, Clock())  # libraries load once
+    bench, registry = quick("quick_digits_b"), Registry()
+    made = bench, registry.all("defense"), registry.all("attack")
+    run_protocol(*made, Clock())  # libraries load and sources are digested once a run
     work.seconds = 0.0
-    whole = benchmark.pedantic(run_protocol, (bench, work), rounds=1)
+    whole = benchmark.pedantic(run_protocol, (*made, work), rounds=1)
     benchmark.extra_info["ratio_overhead"] = 1 - work.seconds / whole
     assert 0 < work.seconds < whole
