@@ -1,6 +1,7 @@
 """What the malicious server reads of small victims, and what it vouches for."""
 
 import copy
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -14,8 +15,8 @@ from benchmark.seeds import generator
 from benchmark.toolbox.text.readout import Readings
 from benchmark.victims import LanguageSpec, build_language
 from submissions.attacks.decepticon.filling import Sheet, fill_masked
-from submissions.attacks.decepticon.lookups import lookups
-from submissions.attacks.decepticon.spelling import Marked, Tables
+from submissions.attacks.decepticon.lookups import dropped, lookups
+from submissions.attacks.decepticon.spelling import Items, Marked, Tables
 
 VOCABULARY, LENGTH, MASK = 300, 20, 7
 SIZES = {"width": 96, "depth": 3, "heads": 8, "mlp": 600}
@@ -138,17 +139,100 @@ def test_sequences_that_begin_alike_are_told_apart_by_their_labels():
     assert right
 
 
+def marked(known, rungs, places, factors, seen=None):
+    """Return readings whose rungs hold what `factors` times the marks of their groups add up to.
+
+    Args:
+        known: (groups, marks).
+        rungs: a list of groups for each rung.
+        places: of each reading.
+        factors: of each reading.
+        seen: which marks each reading carries; all of them.
+    """
+    group = torch.tensor([one for rung in rungs for one in rung])
+    rung = torch.tensor([i for i, rung in enumerate(rungs) for _ in rung])
+    count = torch.tensor([len(rung) for rung in rungs for _ in rung])
+    factors = torch.tensor(factors)
+    token, exact = torch.arange(len(rung)), torch.ones_like(rung, dtype=torch.bool)
+    readings = Readings(rung, torch.tensor(places), token, factors, count, exact)
+    sums = torch.zeros(len(rungs), known.shape[1])
+    sums.index_add_(0, rung, factors[:, None] * known[group])
+    seen = torch.ones(len(rung), known.shape[1], dtype=torch.bool) if seen is None else seen
+    return Marked(readings, sums, factors, seen, share=2)
+
+
 def test_three_tokens_share_a_rung_where_no_two_do():
-    known = torch.randn(3, 5, generator=generator(0, "marks"))
-    rung, group = torch.tensor([0, 1, 2, 3, 3, 3]), torch.tensor([0, 1, 2, 2, 0, 1])
-    count, ones = torch.tensor([1, 1, 1, 3, 3, 3]), torch.ones(6)
-    place = torch.tensor([0, 0, 0, 1, 2, 3])
-    readings = Readings(rung, place, torch.arange(6), ones, count, ones.bool())
-    sums = torch.cat([known, known.sum(0, keepdim=True)])
-    marked = Marked(readings, sums, ones, torch.ones(6, 5, dtype=torch.bool))
-    found = marked.grouped(known, batch=3, length=4)
-    assert torch.equal(found[:3], group[:3])
-    assert sorted(found[3:].tolist()) == [0, 1, 2]
+    known = torch.randn(3, 6, generator=generator(0, "marks"))
+    one = marked(known, [[0], [1], [2], [2, 0, 1]], [0, 0, 0, 1, 2, 3], [1, 1, 1, 1, 1.2, 0.8])
+    found, sure = one.grouped(known, batch=3, length=4)
+    assert found.tolist() == [0, 1, 2, 2, 0, 1]
+    assert sure.all()
+
+
+def test_tokens_of_one_factor_on_a_rung_are_not_sure():
+    known = torch.randn(3, 6, generator=generator(0, "marks"))
+    one = marked(known, [[0], [1], [2], [2, 0, 1]], [0, 0, 0, 1, 2, 3], [1, 1, 1, 1, 1.2, 1.0])
+    assert one.twins.tolist() == [False, False, False, True, False, True]
+    assert not one.grouped(known, batch=3, length=4)[1][one.twins].any()
+
+
+def test_of_sums_that_are_as_right_none_is_sure():
+    known = torch.randn(3, 6, generator=generator(0, "marks"))
+    known[1] = known[0]
+    one = marked(known, [[0], [1], [2], [2, 0]], [0, 0, 0, 1, 2], [1, 1, 1, 1, 1.2])
+    found, sure = one.grouped(known, batch=3, length=4)
+    assert found[3] == 2
+    assert found[4] in (0, 1)
+    assert not sure[3:].any()
+
+
+def test_a_first_token_on_a_rung_has_its_own_mark_for_those_it_does_not_see():
+    known = torch.randn(3, 6, generator=generator(0, "marks"))
+    known[:, :2] = known[0, :2]  # sequences of one first token
+    seen = torch.ones(5, 6, dtype=torch.bool)
+    seen[3, 2:] = False
+    one = marked(known, [[0], [1], [2], [2, 1]], [1, 1, 1, 0, 3], [1, 1, 1, 1, 1.2], seen)
+    one.rungs[3] = known[0, :2].repeat(3) + 1.2 * known[1]
+    found, sure = one.grouped(known, batch=3, length=4)
+    assert found[4] == 1
+    assert not sure[3]  # of whichever sequence
+
+
+def test_a_group_of_two_sequences_taken_for_one_is_not_sure():
+    items = Items(
+        position=torch.tensor([4, 5, 6, 7, 8, 4, 5, 6, 7, 8, 8]),
+        token=torch.arange(11),
+        group=torch.tensor([0] * 5 + [1] * 6),
+        block=torch.zeros(11, dtype=torch.int64),
+        code=torch.ones(11),
+        copies=torch.ones(11, dtype=torch.int64),
+        sure=torch.ones(11, dtype=torch.bool),
+    )
+    seen = observe(build_attack(), text(2))
+    tables = Tables.of(seen.update, seen.model, LENGTH)
+    sure = items.doubted(torch.tensor([1, 1]), 2, tables)
+    assert sure.sure.tolist() == [True] * 5 + [False] * 6
+    alone = replace(items, group=torch.zeros(11, dtype=torch.int64)).where(items.group == 1)
+    assert alone.doubted(torch.tensor([1]), 1, tables).sure.tolist() == [True] * 4 + [False] * 2
+
+
+@pytest.mark.parametrize("name", ["t1", "t2"])
+def test_nothing_wrong_is_certified_of_many_sequences_that_begin_alike(name):
+    tokens = text(40, name)
+    tokens[:, 0] = 10 + tokens[:, 0] % 3
+    tokens[:4, :4] = tokens[0, :4]
+    total, certain, right = scores(build_attack(), tokens)
+    assert total >= 0.8
+    assert certain >= 0.5
+    assert right
+
+
+def test_noisy_rows_that_many_sequences_fill_are_not_taken_for_dropout():
+    seen = observe(build_attack(noise=0.003), text(30))
+    tables = Tables.of(seen.update, seen.model, LENGTH)
+    assert not dropped(seen.update, tables)
+    seen = observe(build_attack(), text(30), dropout=0.1)
+    assert dropped(seen.update, Tables.of(seen.update, seen.model, LENGTH))
 
 
 def test_dropout_of_the_inputs_hides_little():

@@ -7,13 +7,15 @@ of its label stands in its gradient.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 SAME = 1e-2
 """Marks nearer than this, in sizes of all marks, are one group's."""
 _FEW = 0.15  # of a sequence's tokens
-_COMBINATIONS = 2**18  # of groups that the tokens of a rung may belong to
+_COMBINATIONS = 2**20  # of groups that the tokens of a rung may belong to
 
 
 def size_of(marks: Tensor) -> float:
@@ -79,31 +81,41 @@ def _equal_sizes(marks: Tensor, start: Tensor) -> Tensor:
     return torch.from_numpy(clusters.cluster_centers_).float()
 
 
-def combination(
+def combinations(
     marks: Tensor, weights: Tensor, known: Tensor, allowed: Tensor, least: float
-) -> Tensor | None:
-    """Return the groups (k,) whose weighted marks add up to those of a rung with k tokens.
+) -> tuple[Tensor, Tensor]:
+    """Return all groups whose weighted marks add up to those of a rung with k tokens.
 
     Args:
         marks: (entries,), of the rung.
         weights: (k,), of each token in them.
-        known: (groups, entries).
+        known: (k, groups, entries), the marks of each token if it were of a group.
         allowed: (k, groups) bool, where a token may belong.
         least: root mean square by which the sum may be missed, a unit of weight.
 
     Returns:
-        None where none fits, or too many would have to be tried.
+        Groups (n, k), best first, and what each misses (n,), of what it may. None where too many
+        would have to be tried.
     """
     choices = [row.nonzero()[:, 0] for row in allowed]
-    number = 1
-    for choice in choices:
-        number *= len(choice)
-    if not 0 < number <= _COMBINATIONS:
-        return None
-    tried = torch.cartesian_prod(*choices).view(number, -1)
-    off = ((weights[:, None] * known[tried]).sum(1) - marks).square().mean(1).sqrt()
-    best = int(off.argmin())
-    return tried[best] if float(off[best]) < least * float(weights.abs().sum()) else None
+    sizes = [len(choice) for choice in choices]
+    if not 0 < math.prod(sizes) <= _COMBINATIONS:
+        return torch.zeros(0, len(sizes), dtype=torch.int64), marks[:0]
+    *others, last = [
+        weight * own[choice] for weight, own, choice in zip(weights, known, choices, strict=True)
+    ]
+    left = marks[None]
+    for part in others:  # in the order of a product, the last choice running fastest
+        left = (left[:, None] - part).flatten(0, 1)
+    limit = least * float(weights.abs().sum()) * len(marks) ** 0.5
+    off = torch.cdist(left, last, compute_mode="donot_use_mm_for_euclid_dist").flatten() / limit
+    fits = (off < 1).nonzero()[:, 0]
+    fits = fits[off[fits].argsort()]
+    columns, rest = [], fits
+    for choice, size in zip(reversed(choices), reversed(sizes), strict=True):
+        columns.append(choice[rest % size])
+        rest = rest // size
+    return torch.stack(columns[::-1], 1), off[fits]
 
 
 def chain(
@@ -120,7 +132,7 @@ def chain(
 
     Returns:
         The sequence of each token (n,) int64, -1 where a position has more than there are; and
-        (n,) bool, whether it hangs on an unbroken chain.
+        (n,) bool, whether it hangs on an unbroken chain, in which each fits one sequence alone.
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -136,14 +148,14 @@ def chain(
         # a sequence of which nothing is known may have any token, but a known one goes first
         rows, columns = linear_sum_assignment(off.nan_to_num(1.0).numpy())
         owners[here[rows]] = torch.from_numpy(columns)
-        together = (
-            len(torch.unique(codes[here])) == 1 and len(here) == sequences
-        )  # all read the same
-        if begun and not together:
+        if begun:
+            near = off < miss  # nan is not
+            only = near & (near.sum(0) == 1) & (near.sum(1, keepdim=True) == 1)
             held = torch.zeros(sequences, dtype=torch.bool)
-            held[columns] = off[rows, columns] < miss
+            held[columns] = only[rows, columns]
             whole &= held
-        begun |= not together
+        # until they differ, which is whose is all the same
+        begun |= len(torch.unique(codes[here])) > 1 or len(here) < sequences
         named = torch.full((sequences,), torch.nan)
         named[columns] = labels[here[rows]]
         last = position

@@ -4,7 +4,8 @@ The server's weights make the gradients of all first MLP layers a ladder of sums
 with its position and marks of its sequence. What differs from the paper:
 
 - A rung is read by least squares over all pairs of token and position, not by correlations, and
-  several tokens on one rung are told apart; what is explained to the last digits is certified.
+  several tokens on one rung are told apart. What is explained to the last digits is certified,
+  where it would not be as well with tokens in each other's place, or in another sequence.
 - The first three or four tokens mark a sequence, one attention head each (the paper: the first).
 - The decoder gives every label its own gradient, so that each token read names its successor:
   tokens whose rung failed, the last ones, which are labels alone, and masked ones are read so.
@@ -48,11 +49,11 @@ from submissions.attacks.decepticon.filling import (
     spell,
 )
 from submissions.attacks.decepticon.guessing import guess, spelled
-from submissions.attacks.decepticon.lookups import look_up
+from submissions.attacks.decepticon.lookups import dropped, look_up
 from submissions.attacks.decepticon.spelling import Tables, centred
 
 _SAMPLE = 2048  # tokens: their mean is known to 2 % of their spread
-_EXACT = 0.2  # least share of readings that are exact; with dropout or noise none is
+_EXACT = 0.05  # least share of readings that are exact; with dropout or noise none is
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class Decepticon(MaliciousAttack):
                     counts = label_counts(seen.update, tables, max(1, read_masks))
                     fill_masked(sheet, counts, tables, hidden)
                 vectors = vectors[readings.rung[~readings.exact]]
-            elif not tables.noised and not spelled(vectors, pairs, tables):
+            elif dropped(seen.update, tables) and not spelled(vectors, readings, tables):
                 look_up(sheet, seen.update, tables)
                 vectors = vectors[:0]
             if len(vectors):

@@ -43,10 +43,10 @@ class Sheet:
         codes = torch.full((batch, length), torch.nan)
         return Sheet(tokens, torch.zeros_like(tokens, dtype=torch.bool), codes, tokens.clone())
 
-    def write(self, items: Items, sequence: Tensor, sure: Tensor, tables: Tables) -> None:
+    def write(self, items: Items, sequence: Tensor, tables: Tables) -> None:
         """Write items into sequences (items,); one that several share tells no label."""
         here = (sequence, items.position)
-        self.tokens[here], self.certain[here] = tables.words[items.token], sure
+        self.tokens[here], self.certain[here] = tables.words[items.token], items.sure
         self.codes[here] = torch.where(items.copies == 1, items.code, torch.nan)
         self.blocks[here] = items.block
 
@@ -91,8 +91,8 @@ def spell(sheet: Sheet, vectors: Tensor, blocks: Tensor, exact: Readings, tables
     batch = len(sheet.tokens)
     marked = Marked.of(vectors, exact, tables)
     known = groups(marked.own[marked.plain], batch)
-    group = marked.grouped(known, batch, len(tables.positions))
-    found = Items.of(marked, group, known, blocks, tables)
+    group, sure = marked.grouped(known, batch, len(tables.positions))
+    found = Items.of(marked, group, sure, known, blocks, tables)
     sizes = found.sizes(len(known), batch)
     _place(sheet, found, sizes, tables)
     return known.repeat_interleave(sizes, 0)
@@ -100,9 +100,9 @@ def spell(sheet: Sheet, vectors: Tensor, blocks: Tensor, exact: Readings, tables
 
 def _place(sheet: Sheet, found: Items, sizes: Tensor, tables: Tables) -> None:
     """Write items: of a group of one sequence at once, of a larger one along the labels."""
-    starts = sizes.cumsum(0) - sizes
+    starts, found = sizes.cumsum(0) - sizes, found.doubted(sizes, len(sheet.tokens), tables)
     alone = found.where(sizes[found.group] == 1)
-    sheet.write(alone, starts[alone.group], torch.ones_like(alone.group, dtype=torch.bool), tables)
+    sheet.write(alone, starts[alone.group], tables)
     factors = sheet.corrections(tables.codes, int(found.block.max()) + 1)
     sheet.codes /= factors[sheet.blocks]
     miss = _CLEAR * sheet.miss(tables.codes)
@@ -112,9 +112,10 @@ def _place(sheet: Sheet, found: Items, sizes: Tensor, tables: Tables) -> None:
         mine = replace(mine, code=mine.code / factors[mine.block])
         codes = tables.codes[tables.words[mine.token]]
         labels = torch.where(mine.copies == 1, mine.code, torch.nan)
-        sequence, sure = chain(mine.position, codes, labels, int(sizes[group]), miss)
+        sequence, whole = chain(mine.position, codes, labels, int(sizes[group]), miss)
         kept = sequence >= 0
-        sheet.write(mine.where(kept), starts[group] + sequence[kept], sure[kept], tables)
+        mine = replace(mine, sure=mine.sure & whole)
+        sheet.write(mine.where(kept), starts[group] + sequence[kept], tables)
 
 
 def label_counts(update: Mapping[str, Tensor], tables: Tables, predicted: int) -> Tensor:
@@ -196,7 +197,8 @@ def fill_labels(sheet: Sheet, counts: Tensor, tables: Tables) -> None:
     clear = (order.values[:, -1] > 2 * _CLEAR * usual) | (len(candidates) == 1)
     nexts[missing] = torch.where(near, candidates[order.indices[:, 0]], -1)
     # of noise a rung has more or less than those by which the miss is known
-    sheet.certain[:, 1:][missing] = near & clear & (not tables.noised)
+    sure = sheet.certain[:, :-1][missing] & (not tables.noised)
+    sheet.certain[:, 1:][missing] = near & clear & sure
 
 
 def fill_masked(sheet: Sheet, counts: Tensor, tables: Tables, mask: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from benchmark.toolbox.text.readout import Pairs
+from benchmark.toolbox.text.readout import Pairs, Readings
 from benchmark.toolbox.text.sequences import distances, groups
 from submissions.attacks.decepticon.filling import Sheet
 from submissions.attacks.decepticon.spelling import Tables, centred
@@ -17,14 +17,19 @@ _ALONE = 0.75  # share that one pair explains of a rung it has for itself: half 
 _SECOND = 0.1  # least share that a rung's second token explains
 
 
-def spelled(vectors: Tensor, pairs: Pairs, tables: Tables) -> bool:
+def spelled(vectors: Tensor, readings: Readings, tables: Tables) -> bool:
     """Tell whether most rungs hold one token's input, but for what dropout took from it.
 
     Dropout behind the activations takes the tokens above a threshold from each of its rows anew,
     so that neighbouring rows differ in dozens of them.
+
+    Args:
+        vectors: (rungs, width).
+        readings: of them, hardly any of them exact: the best pair of each.
+        tables: what the server knows.
     """
-    position, token = pairs.best(centred(vectors[:, tables.place.content]))
-    return float(steady(vectors, position, token, tables)[2].median()) > _HELD
+    held = steady(vectors[readings.rung], readings.position, readings.token, tables)[2]
+    return float(held.median()) > _HELD
 
 
 def guess(

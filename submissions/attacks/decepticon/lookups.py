@@ -22,6 +22,7 @@ from benchmark.toolbox.text.sequences import SAME
 from submissions.attacks.decepticon.filling import Sheet
 from submissions.attacks.decepticon.spelling import Tables
 
+_DROPPED = 1e-3  # least share of entries
 _EXACT = 1e-5  # of the size of a row's entries
 _HELD = 0.5  # least share of entries explained so: three lookups leave 0.73 that none has dropped
 _WHOLE = 0.99  # of a row that holds one lookup
@@ -49,6 +50,12 @@ class Lookup:
     positions: Tensor
     factors: Tensor
     marks: Tensor
+
+
+def dropped(update: Mapping[str, Tensor], tables: Tables) -> bool:
+    """Tell whether inputs were dropped: rows of tokens looked up once or twice then hold zeros."""
+    rows = update[tables.parts.token_embedding][tables.words]
+    return float((rows[:, tables.place.content] == 0).float().mean()) > _DROPPED
 
 
 def look_up(sheet: Sheet, update: Mapping[str, Tensor], tables: Tables) -> None:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor, nn
 
 from benchmark.api import LanguageAnatomy, language_anatomy, weights
 from benchmark.toolbox.text.layout import CODES, Layout, layout
-from benchmark.toolbox.text.readout import Pairs, Readings, is_noised
-from benchmark.toolbox.text.sequences import SAME, combination, distances, size_of
+from benchmark.toolbox.text.readout import EXACT, Pairs, Readings, is_noised
+from benchmark.toolbox.text.sequences import SAME, combinations, distances, size_of
 
 _SIGMAS = 6.0
 _MANY = 256  # tokens above the noise; with fewer, all of the vocabulary can be tried
 _NEAR = 4.0  # times the distance at which marks are the same
+_RARE = 0.25  # of the readings of a place's commonest token
+_LEAST = 0.1  # share of places read in a group that is one
+_TWINS = 4 * EXACT  # of a factor; farther apart, tokens in each other's place leave something
+_SHARP = 0.1  # of what a sum may miss; a right one misses less
 
 
 @dataclass(frozen=True)
@@ -124,12 +128,14 @@ class Marked:
         rungs: (rungs, marks), weighted sums over each rung's readings.
         weight: (readings,), of each in them.
         seen: (readings, marks) bool, which marks a token at that position carries.
+        share: entries of a mark.
     """
 
     readings: Readings
     rungs: Tensor
     weight: Tensor
     seen: Tensor
+    share: int
 
     @staticmethod
     def of(vectors: Tensor, readings: Readings, tables: Tables) -> Marked:
@@ -141,7 +147,7 @@ class Marked:
         marks = rest[:, place.marks] - rest[:, place.content].mean(1, keepdim=True)
         _, scale = tables.inputs(readings.position, readings.token)
         seen = tables.visible(readings.position)
-        return Marked(readings, marks, readings.factor * scale, seen)
+        return Marked(readings, marks, readings.factor * scale, seen, place.share)
 
     @property
     def own(self) -> Tensor:
@@ -156,11 +162,12 @@ class Marked:
         full = plain & self.seen.all(1)
         return full if bool(full.any()) else plain
 
-    def grouped(self, known: Tensor, batch: int, length: int) -> Tensor:
-        """Return the group of each reading (readings,); -1 where none fits.
+    def grouped(self, known: Tensor, batch: int, length: int) -> tuple[Tensor, Tensor]:
+        """Return the group of each reading (readings,), -1 where none fits; and whether it is sure.
 
         Tokens alone on their rung have their group's marks. Those that share one go where the sum
-        is right: to groups that lack a token at the position, or have this very one.
+        is right: to groups that lack a token at the position, or have this very one. First go
+        those of which only one sum is right, which leaves fewer to the others.
 
         Args:
             known: (groups, marks).
@@ -168,28 +175,85 @@ class Marked:
             length: places that send gradient.
         """
         if batch == 1:
-            return torch.zeros(len(self.weight), dtype=torch.int64)
+            return torch.zeros(len(self.weight), dtype=torch.int64), ~self.twins
         lines, least = self.readings, SAME * size_of(self.own[self.plain])
         nearest, group = distances(self.own, known).min(1)
         found = torch.where((lines.count == 1) & (nearest < _NEAR * least), group, -1)
         had = found >= 0
+        sure = had.clone()
         keys = torch.unique(torch.stack([lines.position[had], found[had], lines.token[had]]), dim=1)
         taken = torch.zeros(length, len(known), dtype=torch.int64)
         taken.index_put_((keys[0], keys[1]), torch.tensor(1), accumulate=True)
         free = taken.amax(0).clamp_min(1) - taken
+
+        def allowed(here: Tensor) -> Tensor:
+            position, token = lines.position[here], lines.token[here]
+            places = free[position] > 0
+            same = (keys[0] == position[:, None]) & (keys[2] == token[:, None])
+            line, key = same.nonzero(as_tuple=True)
+            places[line, keys[1, key]] = True
+            return places
+
+        def write(here: Tensor, chosen: Tensor, *, only: bool) -> None:
+            found[here], sure[here] = chosen, only
+            free[lines.position[here], chosen] -= 1
+
+        open_: list[tuple[Tensor, Tensor, Tensor]] = []
         for count in torch.unique(lines.count[lines.count > 1]).tolist():
             for here in torch.split((lines.count == count).nonzero()[:, 0], count):
-                position, token, seen = lines.position[here], lines.token[here], self.seen[here]
-                allowed = free[position] > 0
-                same = (keys[0] == position[:, None]) & (keys[2] == token[:, None])
-                line, key = same.nonzero(as_tuple=True)
-                allowed[line, keys[1, key]] = True
-                marks, seen = self.rungs[lines.rung[here[0]]], seen.all(0)
-                chosen = combination(marks[seen], self.weight[here], known[:, seen], allowed, least)
-                if chosen is not None:
-                    found[here] = chosen
-                    free[position, chosen] -= 1
-        return found
+                own, told = self.of_groups(known, here)
+                marks, weight = self.rungs[lines.rung[here[0]]][told], self.weight[here]
+                sums = combinations(marks, weight, own[:, :, told], allowed(here), least)
+                open_.append((here, *sums))
+            settled = True
+            while settled:
+                settled, left, open_ = False, open_, []
+                for here, choices, miss in left:
+                    possible = allowed(here).gather(1, choices.T).all(0)
+                    choices, miss = choices[possible], miss[possible]
+                    if len(choices) == 1 and float(miss[0]) < _SHARP:
+                        write(here, choices[0], only=True)
+                        settled = True
+                    elif len(choices):
+                        open_.append((here, choices, miss))
+        for here, choices, _ in open_:
+            possible = allowed(here).gather(1, choices.T).all(0)
+            if bool(possible.any()):
+                write(here, choices[possible][0], only=False)
+        return found, sure & ~self.twins
+
+    @property
+    def twins(self) -> Tensor:
+        """Which readings have on their rung another of the same factor, (readings,) bool.
+
+        The sum is then the same with the tokens in each other's place.
+        """
+        lines = self.readings
+        twins = torch.zeros(len(lines), dtype=torch.bool)
+        for apart in range(1, int(lines.count.max())):
+            factor, other = lines.factor[apart:], lines.factor[:-apart]
+            same = lines.rung[apart:] == lines.rung[:-apart]
+            same &= (factor - other).abs() < _TWINS * factor.abs()
+            twins[apart:] |= same
+            twins[:-apart] |= same
+        return twins
+
+    def of_groups(self, known: Tensor, here: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the marks that readings would have in each group, and which of them are told.
+
+        A head that does not see its anchor shows some token before it: the first one shows itself.
+
+        Args:
+            known: (groups, marks).
+            here: (k,) int64, readings.
+
+        Returns:
+            (k, groups, marks), and (marks,) bool.
+        """
+        first = (self.readings.position[here] == 0)[:, None]
+        copied = known[:, torch.arange(known.shape[1]) % self.share]
+        own = known.where(self.seen[here][:, None], copied)
+        return own, (self.seen[here] | first).all(0)
 
 
 @dataclass(frozen=True)
@@ -203,6 +267,7 @@ class Items:
         block: (items,) int64, where it was read.
         code: (items,), of the label, or the sum of those of equal items of several sequences.
         copies: (items,) int64, how many of them.
+        sure: (items,) bool, whether it can be of no other group.
     """
 
     position: Tensor
@@ -211,20 +276,24 @@ class Items:
     block: Tensor
     code: Tensor
     copies: Tensor
+    sure: Tensor
 
     @staticmethod
-    def of(marked: Marked, group: Tensor, known: Tensor, blocks: Tensor, tables: Tables) -> Items:
+    def of(
+        marked: Marked, group: Tensor, sure: Tensor, known: Tensor, blocks: Tensor, tables: Tables
+    ) -> Items:
         """Return the readings that have a group; what one token leaves on several rungs adds up.
 
         Args:
             marked: the readings.
             group: (readings,), -1 for none.
+            sure: (readings,) bool.
             known: (groups, marks).
             blocks: (rungs,).
             tables: what the server knows.
         """
         kept = group >= 0
-        lines, group = marked.readings.where(kept), group[kept]
+        lines, group, sure = marked.readings.where(kept), group[kept], sure[kept]
         alone = (lines.count == 1)[:, None]
         inputs, scale = tables.inputs(lines.position, lines.token)
         own = marked.rungs[lines.rung] / marked.weight[kept][:, None]
@@ -241,7 +310,11 @@ class Items:
             code[here] *= usual / code[here].median()
         copies = (code / usual).round().long().clamp_min(1)
         copies = torch.ones_like(copies) if tables.parts.masked else copies
-        return Items(*[*keys, code, copies])
+        often = torch.bincount(inverse[sure], minlength=len(code))
+        place = keys[2] * (int(keys[0].max()) + 1) + keys[0]
+        most = often.new_zeros(int(place.max()) + 1).scatter_reduce_(0, place, often, "amax")
+        certain = (often > 0) & (often >= _RARE * most[place])
+        return Items(*[*keys, code, copies, certain])
 
     def where(self, chosen: Tensor) -> Items:
         """Return some items, by mask or index."""
@@ -249,9 +322,39 @@ class Items:
 
     def sizes(self, number: int, batch: int) -> Tensor:
         """Return how many sequences each group has, (groups,) int64, `batch` at most in all."""
-        table = torch.zeros(number, int(self.position.max()) + 1)
-        table.index_put_((self.group, self.position), self.copies.float(), accumulate=True)
+        table = self._table(number, int(self.position.max()) + 1)
         sizes = table.quantile(0.9, dim=1).round().long().clamp_min(1)
         while int(sizes.sum()) > batch:
             sizes[sizes.argmax()] -= 1
         return sizes
+
+    def doubted(self, sizes: Tensor, batch: int, tables: Tables) -> Items:
+        """Return the items, none sure where more of the sure stand than sequences can hold.
+
+        Nor is any other of that group then, for its marks may be those of several sequences, or a
+        sum; nor of one that holds little. First tokens do not tell: those of other groups may be
+        the same.
+
+        Args:
+            sizes: (groups,) int64, of sequences.
+            batch: number of sequences; a lone one has no other's tokens.
+            tables: what the server knows.
+
+        Returns:
+            Those that were sure last, which so overrule others when written.
+        """
+        items = self.where(self.sure.long().argsort(stable=True))
+        everywhere = torch.arange(int(items.position.max()) + 1)
+        table = items.where(items.sure)._table(len(sizes), len(everywhere))
+        telling = tables.visible(everywhere).all(1)
+        crowded = (table > sizes[:, None]) & telling
+        sound = ~crowded[items.group, items.position]
+        if batch > 1:
+            held = (table > 0).float().mean(1) > _LEAST
+            sound &= (held & ~crowded.any(1))[items.group]
+        return replace(items, sure=items.sure & sound)
+
+    def _table(self, number: int, places: int) -> Tensor:
+        """Return how many items stand at each place of each group, (groups, places)."""
+        table = torch.zeros(number, places)
+        return table.index_put_((self.group, self.position), self.copies.float(), accumulate=True)

@@ -1,8 +1,12 @@
+import itertools
+
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from benchmark.seeds import generator
-from benchmark.toolbox.text.sequences import chain, combination, distances, groups
+from benchmark.toolbox.text.sequences import chain, combinations, distances, groups
 
 
 def draw(*shape, name="marks"):
@@ -63,15 +67,45 @@ def test_one_sequence_is_one_group():
 
 
 def test_weighted_marks_of_a_shared_rung_are_taken_apart(known):
-    weights = torch.tensor([1.1, 0.7, 1.3])
+    weights, each = torch.tensor([1.1, 0.7, 1.3]), known.expand(3, -1, -1)
     marks = weights @ known[[4, 0, 6]]
     anywhere = torch.ones(3, 8, dtype=torch.bool)
-    assert combination(marks, weights, known, anywhere, 1e-3).tolist() == [4, 0, 6]
+    found, miss = combinations(marks, weights, each, anywhere, 1e-3)
+    assert found.tolist() == [[4, 0, 6]]
+    assert float(miss) < 0.1
     elsewhere = anywhere.clone()
     elsewhere[1, 0] = False
-    assert combination(marks, weights, known, elsewhere, 1e-3) is None
+    assert combinations(marks, weights, each, elsewhere, 1e-3)[0].shape == (0, 3)
     elsewhere[1] = False
-    assert combination(marks, weights, known, elsewhere, 1e-3) is None
+    assert combinations(marks, weights, each, elsewhere, 1e-3)[0].shape == (0, 3)
+
+
+def test_all_sums_that_fit_are_found_the_best_first(known):
+    weights, each = torch.tensor([1.0, 1.001]), known.expand(2, -1, -1)
+    marks = weights @ known[[4, 6]]
+    found, miss = combinations(marks, weights, each, torch.ones(2, 8, dtype=torch.bool), 1e-2)
+    assert found.tolist() == [[4, 6], [6, 4]]
+    assert 0 <= miss[0] < miss[1] < 1
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 4))
+def test_sums_are_those_of_trying_everything(seed, count):
+    own, weights = draw(count, 5, 2, name=f"{seed}"), 1 + draw(count, name=f"-{seed}").abs()
+    allowed = draw(count, 5, name=f"allowed {seed}") > -0.5
+    marks, least = draw(2, name=f"sum {seed}"), 0.2
+    wanted = {
+        groups
+        for groups in itertools.product(*(row.nonzero()[:, 0].tolist() for row in allowed))
+        if (sum(w * rows[g] for w, rows, g in zip(weights, own, groups, strict=True)) - marks)
+        .square()
+        .mean()
+        .sqrt()
+        < least * weights.sum()
+    }
+    found, miss = combinations(marks, weights, own, allowed, least)
+    assert {tuple(row) for row in found.tolist()} == wanted
+    assert miss.tolist() == sorted(miss.tolist())
 
 
 def chained(text, codes, labels=None):
@@ -90,20 +124,29 @@ def chained(text, codes, labels=None):
     return made.tolist(), bool(sure.all())
 
 
+CODES = 1 + 0.02 * torch.arange(14)  # farther apart than labels are missed
+
+
 def test_each_token_follows_the_one_that_names_it():
-    text = [[1, 2, 3, 4, 5], [1, 6, 3, 7, 8], [1, 9, 10, 11, 12]]
-    codes = 1 + 0.3 * torch.rand(13, generator=generator(0, "codes"))
-    made, sure = chained(text, codes)
-    ends = {tuple(row[3:]) for row in made}
-    assert ends == {(4, 5), (7, 8), (11, 12)}
-    assert {tuple(row[:2]) for row in made} == {(1, 2), (1, 6), (1, 9)}
+    text = [[1, 2, 3, 4, 5], [1, 6, 13, 7, 8], [1, 9, 10, 11, 12]]
+    made, sure = chained(text, CODES)
+    assert sorted(made) == text
     assert sure
 
 
 def test_a_chain_that_breaks_is_not_sure():
     text = [[1, 2, 3, 4], [5, 6, 7, 8]]
-    codes = 1 + 0.3 * torch.rand(9, generator=generator(0, "codes"))
-    assert chained(text, codes)[1]
-    made, sure = chained(text, codes, labels=[1, 5])
+    assert chained(text, CODES)[1]
+    made, sure = chained(text, CODES, labels=[1, 5])
+    assert not sure
+    assert {tuple(row[2:]) for row in made} == {(3, 4), (7, 8)}
+
+
+@pytest.mark.parametrize("apart", [0.0, 1e-4])
+def test_a_chain_on_which_two_fit_is_not_sure(apart):
+    text = [[1, 2, 3, 4], [5, 6, 7, 8]]
+    codes = CODES.clone()
+    codes[7] = codes[3] + apart
+    made, sure = chained(text, codes)
     assert not sure
     assert {tuple(row[2:]) for row in made} == {(3, 4), (7, 8)}
