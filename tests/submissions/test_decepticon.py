@@ -173,7 +173,9 @@ def test_tokens_of_one_factor_on_a_rung_are_not_sure():
     known = torch.randn(3, 6, generator=generator(0, "marks"))
     one = marked(known, [[0], [1], [2], [2, 0, 1]], [0, 0, 0, 1, 2, 3], [1, 1, 1, 1, 1.2, 1.0])
     assert one.twins.tolist() == [False, False, False, True, False, True]
-    assert not one.grouped(known, batch=3, length=4)[1][one.twins].any()
+    found, sure = one.grouped(known, batch=3, length=4)
+    assert sorted(found[3:].tolist()) == [0, 1, 2]
+    assert sure.tolist() == (~one.twins).tolist()[:3] + [False] * 3
 
 
 def test_of_sums_that_are_as_right_none_is_sure():
