@@ -13,7 +13,7 @@ from typing import Any, Literal
 from typing import Protocol as Interface
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from benchmark.contract import (
     Grant,
@@ -22,6 +22,7 @@ from benchmark.contract import (
     Reconstruction,
     Stack,
     Update,
+    Victim,
     is_count,
     observe,
 )
@@ -75,7 +76,7 @@ class Worker(Interface):
         """Import an attack, or raise PluginError."""
 
     def corrupt(
-        self, submission: Submission, model: nn.Module, known: Knowledge, draws: torch.Generator
+        self, submission: Submission, model: Victim, known: Knowledge, draws: torch.Generator
     ) -> dict[str, Tensor]:
         """Have a malicious attack choose the parameters to send, by name, or raise PluginError."""
 

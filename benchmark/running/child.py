@@ -13,7 +13,7 @@ from typing import IO, Any
 import torch
 
 from benchmark.cell import Outcome
-from benchmark.contract import Attack, Observation, Stack
+from benchmark.contract import Attack, Observation, Stack, Victim
 from benchmark.errors import BenchmarkError, NotApplicable, PluginError
 from benchmark.registry import Manifest, Submission
 from benchmark.running.exchange import (
@@ -25,7 +25,6 @@ from benchmark.running.exchange import (
 )
 from benchmark.running.inprocess import attempt, corruption, loops, verdict
 from benchmark.running.memory import resident
-from benchmark.victims import LanguageVictim, Victim
 
 
 def main() -> None:
@@ -42,7 +41,7 @@ def main() -> None:
         _say(answers, {"error": str(error)})
         return
     _say(answers, {"ready": True})
-    models: dict[str, Victim | LanguageVictim] = {}
+    models: dict[str, Victim] = {}
     for line in requests:
         request = json.loads(line)
         models = {

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from benchmark.cell import Outcome, Verdict
 from benchmark.contract import (
@@ -31,12 +31,12 @@ from benchmark.contract import (
     Reconstruction,
     Stack,
     Update,
+    Victim,
 )
 from benchmark.errors import NotApplicable, PluginError
 from benchmark.records import FailureKind, Status
 from benchmark.registry import Submission
 from benchmark.running.memory import Peak
-from benchmark.victims import LanguageVictim, Victim
 
 
 class OutOfTime(BaseException):
@@ -51,7 +51,7 @@ class InProcess:
         submission.build()
 
     def corrupt(
-        self, submission: Submission, model: nn.Module, known: Knowledge, draws: torch.Generator
+        self, submission: Submission, model: Victim, known: Knowledge, draws: torch.Generator
     ) -> dict[str, Tensor]:
         """Have a malicious attack choose the parameters to send."""
         return corruption(submission.build(), submission.label, model, known, draws)
@@ -67,7 +67,7 @@ class InProcess:
 
 
 def corruption(
-    attack: Attack, label: str, model: nn.Module, known: Knowledge, draws: torch.Generator
+    attack: Attack, label: str, model: Victim, known: Knowledge, draws: torch.Generator
 ) -> dict[str, Tensor]:
     """Return the parameters that a malicious attack sends, by name.
 
@@ -78,7 +78,7 @@ def corruption(
     assert isinstance(attack, MaliciousAttack)
     try:
         sent = attack.corrupt(copy.deepcopy(model), known, draws)
-        assert isinstance(sent, Victim | LanguageVictim), "the model sent is no victim"
+        assert isinstance(sent, Victim), "the model sent is no victim"
         return {name: weight.detach() for name, weight in sent.weights().items()}
     except NotApplicable:
         raise

@@ -25,7 +25,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from benchmark.cell import Outcome, Verdict
-from benchmark.contract import Budget, Grant, Knowledge, Observation, Stack, Update
+from benchmark.contract import Budget, Grant, Knowledge, Observation, Stack, Update, Victim
 from benchmark.errors import NotApplicable, PluginError
 from benchmark.identity import ROOT
 from benchmark.records import FailureKind
@@ -72,7 +72,7 @@ class Sandbox:
             raise PluginError(child.reason)
 
     def corrupt(
-        self, submission: Submission, model: nn.Module, known: Knowledge, draws: torch.Generator
+        self, submission: Submission, model: Victim, known: Knowledge, draws: torch.Generator
     ) -> dict[str, Tensor]:
         """Have a child choose the parameters to send."""
         budget = Budget(_STARTING_SECONDS, 0)

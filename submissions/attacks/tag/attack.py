@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from benchmark.api import Grant, LanguageVictim, Observation
+from benchmark.api import Grant, Observation
 from benchmark.toolbox.matching import (
     AbsoluteDistance,
     Search,
@@ -38,5 +38,5 @@ class TAG(SearchAttack):
     def plan(self, seen: Observation) -> Search:
         absolute = AbsoluteDistance(select.by_order(seen.update))
         objective = Sum(((1.0, SquaredDistance()), (self.absolute, absolute)))
-        labels = "searched" if isinstance(seen.model, LanguageVictim) else "given"
+        labels = "searched" if seen.model.track == "text" else "given"
         return Search(objective, self.steps, rate=self.rate, labels=labels)

@@ -1,4 +1,4 @@
-"""Making a language victim from its spec."""
+"""Making a language victim's network from its spec."""
 
 from __future__ import annotations
 
@@ -9,40 +9,26 @@ import torch
 from torch import Tensor, nn
 
 from benchmark.errors import ProtocolError
-from benchmark.victims.language.anatomy import language_anatomy
-from benchmark.victims.language.spec import LanguageSpec
+from benchmark.seeds import global_stream
+from benchmark.victims.language.anatomy import anatomy
+from benchmark.victims.language.spec import TextSpec
 from benchmark.victims.language.transformer3 import START, Transformer3
-from benchmark.victims.language.victim import LanguageVictim
 
 
-def build_language(
-    spec: LanguageSpec, generator: torch.Generator, mirror: Path | None = None
-) -> LanguageVictim:
-    """Make a language victim, on the CPU, in evaluation mode (dropout off).
-
-    Args:
-        spec: the victim in full.
-        generator: its only source of randomness.
-        mirror: a folder whose `weights/gpt2` or `weights/bert-base-uncased` holds pretrained
-            weights; else the local cache of the model hub serves.
-
-    Raises:
-        ProtocolError: settings that do not fit one another.
-        DataUnavailable: pretrained weights that lie in neither place.
-    """
+def make_network(
+    spec: TextSpec, generator: torch.Generator, mirror: Path | None = None
+) -> nn.Module:
+    """Make a language victim's network; see `benchmark.victims.build`."""
     _check(spec)
-    seed = int(torch.randint(2**62, (), generator=generator))
-    with torch.random.fork_rng(devices=[]):  # layers initialise from torch's global stream
-        torch.manual_seed(seed)
+    with global_stream(generator):
         try:
             network, start = _network(spec, mirror)
         except ValueError as error:
             raise ProtocolError(f"{spec.architecture}: {error}") from error
-    victim = LanguageVictim(network, spec)
     if spec.position == "sinusoidal":
-        name = language_anatomy(victim).position.removesuffix(".weight")
+        name = anatomy(network, spec).position.removesuffix(".weight")
         _fix_positions(cast("nn.Embedding", network.get_submodule(name)), start)
-    return victim.eval()
+    return network
 
 
 def sinusoids(positions: int, width: int) -> Tensor:
@@ -59,7 +45,7 @@ def _fix_positions(table: nn.Embedding, size: float) -> None:
     table.register_buffer("weight", fixed)
 
 
-def _check(spec: LanguageSpec) -> None:
+def _check(spec: TextSpec) -> None:
     if spec.architecture == "bert_base" and spec.mask_token is None:
         raise ProtocolError("bert_base guesses masked tokens; its tokenizer has no mask token")
     if spec.weights == "random":
@@ -73,7 +59,7 @@ def _check(spec: LanguageSpec) -> None:
             )
 
 
-def _network(spec: LanguageSpec, mirror: Path | None) -> tuple[nn.Module, float]:
+def _network(spec: TextSpec, mirror: Path | None) -> tuple[nn.Module, float]:
     """Return the network and the size at which its embeddings start.
 
     Fixed positions are given that size too: waves of height 1 would drown the tokens.

@@ -1,4 +1,4 @@
-"""Names of a victim's parts; a tensor is then `part.of(update)` or `part.of(weights)`."""
+"""Names of a victim's tensors; one is then `slice.of(update)` or `slice.of(weights)`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Part:
+class ParameterSlice:
     """Rows of a named parameter; all of them where `rows` is None."""
 
     name: str
@@ -18,7 +18,7 @@ class Part:
     """Whether the parameter is stored (in, out); rows are then counted along `out`."""
 
     def of(self, tensors: Mapping[str, Tensor]) -> Tensor:
-        """Return the part's tensor, (out, in), as a view into weights or an update."""
+        """Return the tensor, (out, in), as a view into weights or an update."""
         tensor = tensors[self.name]
         if self.transposed:
             tensor = tensor.mT
@@ -26,8 +26,8 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Linear:
+class LinearLayer:
     """A linear layer: its weight, (out, in), and its bias, (out,), where it has one."""
 
-    weight: Part
-    bias: Part | None
+    weight: ParameterSlice
+    bias: ParameterSlice | None
