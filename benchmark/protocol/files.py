@@ -83,7 +83,7 @@ def _parts(name: str, outer: tuple[str, ...]) -> Iterator[SuitePart]:
 def _files(folder: Path, *, suites: bool) -> dict[str, Path]:
     files: dict[str, Path] = {}
     for path in sorted(folder.rglob("*.yaml")):
-        if (path.parent.name == "suites") != suites:
+        if path.parent.name == "grids" or (path.parent.name == "suites") != suites:
             continue
         if path.stem in files:
             raise ProtocolError(f"{path}: the name {path.stem} is taken by {files[path.stem]}")

