@@ -20,7 +20,7 @@ from benchmark.contract import (
 from benchmark.errors import PluginError
 from benchmark.federation import DefendedRound, Round
 from benchmark.registry import Submission
-from benchmark.victims import LanguageVictim, Victim
+from benchmark.victims import ImageVictim, TextVictim
 
 _RELATIVE, _ABSOLUTE = 1e-3, 1e-4  # pixels; float64 solves of float32 gradients
 
@@ -108,13 +108,12 @@ def _check_frozen(instance: Attack | Defense, submission: Submission) -> None:
 
 def _check_answer(answer: Reconstruction, seen: Observation, submission: Submission) -> None:
     model, batch = seen.model, seen.knowledge.batch_size
-    if isinstance(model, LanguageVictim):
+    if model.track == "text":
         shape = (batch or len(_there(answer)), seen.knowledge.length or _there(answer).shape[1])
-        tokens = model.spec.vocabulary
+        tokens = TextVictim.of(model).spec.vocabulary
         wrong = text_fault(answer, shape=shape, vocabulary=tokens, budget=seen.budget)
     else:
-        assert isinstance(model, Victim)
-        spec = model.spec
+        spec = ImageVictim.of(model).spec
         pixels = (batch or len(_there(answer)), spec.channels, spec.size, spec.size)
         wrong = fault(answer, shape=pixels, classes=spec.classes, budget=seen.budget)
     if wrong is not None:

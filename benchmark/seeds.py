@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -32,3 +34,17 @@ def generator(base: int, *parts: str | int) -> torch.Generator:
     import torch
 
     return torch.Generator().manual_seed(derive_seed(base, *parts))
+
+
+@contextmanager
+def global_stream(draws: torch.Generator) -> Iterator[None]:
+    """Let torch's global stream, which layers and dropout draw from, begin at a generator's draw.
+
+    It is as it was afterwards.
+    """
+    import torch
+
+    seed = int(torch.randint(2**62, (), generator=draws))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield

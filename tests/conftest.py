@@ -20,7 +20,7 @@ from benchmark.registry import Registry
 from benchmark.running.inprocess import InProcess
 from benchmark.seeds import generator
 from benchmark.tracks import load_setting
-from benchmark.victims import Victim, VictimSpec, build
+from benchmark.victims import ImageSpec, ImageVictim, build
 
 # no deadline: the first call of a decomposition loads libraries
 settings.register_profile("steady", deadline=None, derandomize=True, max_examples=50)
@@ -215,11 +215,11 @@ def seen_by() -> Callable[..., Any]:
 
 
 @pytest.fixture(scope="session")
-def make_victim() -> Callable[..., Victim]:
+def make_victim() -> Callable[..., ImageVictim]:
     """Make a victim, april_b on grey images of 28 px where nothing else is said."""
 
     def make(architecture="april_b", *, seed=0, channels=1, size=28, classes=10, **settings):
-        spec = VictimSpec(
+        spec = ImageSpec(
             architecture=architecture,
             channels=channels,
             size=size,

@@ -1,10 +1,10 @@
 from benchmark.contract.answers import fault, is_count, text_fault
 from benchmark.contract.attack import Attack, MaliciousAttack
+from benchmark.contract.batch import Batch, ImageBatch, TextBatch
 from benchmark.contract.defense import Defense
 from benchmark.contract.threat import Server, ThreatModel, observe
 from benchmark.contract.types import (
     CONTROL_GRANTS,
-    Batch,
     Budget,
     DataStatistics,
     Grant,
@@ -12,18 +12,20 @@ from benchmark.contract.types import (
     Observation,
     Reconstruction,
     Stack,
-    TextBatch,
     Update,
 )
+from benchmark.contract.victim import Anatomy, Victim
 
 __all__ = [
     "CONTROL_GRANTS",
+    "Anatomy",
     "Attack",
     "Batch",
     "Budget",
     "DataStatistics",
     "Defense",
     "Grant",
+    "ImageBatch",
     "Knowledge",
     "MaliciousAttack",
     "Observation",
@@ -33,6 +35,7 @@ __all__ = [
     "TextBatch",
     "ThreatModel",
     "Update",
+    "Victim",
     "fault",
     "is_count",
     "observe",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 import torch
-from torch import nn
 
 from benchmark.contract.types import Grant, Knowledge, Observation, Reconstruction, Stack
+from benchmark.contract.victim import Victim
 
 
 class Attack(ABC):
@@ -53,7 +53,7 @@ class MaliciousAttack(Attack):
     """
 
     @abstractmethod
-    def corrupt(self, model: nn.Module, known: Knowledge, generator: torch.Generator) -> nn.Module:
+    def corrupt(self, model: Victim, known: Knowledge, generator: torch.Generator) -> Victim:
         """Return the model to send, before any client computes an update.
 
         Args:

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from torch import nn
 
-from benchmark.contract.types import Batch, TextBatch, Update
+from benchmark.contract.batch import Batch
+from benchmark.contract.types import Update
+from benchmark.contract.victim import Victim
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -23,23 +24,19 @@ class Defense:
     The truth is frozen before the first hook runs.
     """
 
-    def harden(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
+    def harden(self, model: Victim, generator: torch.Generator) -> Victim:
         """Return the victim the client trains."""
         return model
 
-    def protect_batch(
-        self, batch: Batch | TextBatch, model: nn.Module, generator: torch.Generator
-    ) -> Batch | TextBatch:
-        """Return the batch the victim computes its update on; of images, or of text."""
+    def protect_batch(self, batch: Batch, model: Victim, generator: torch.Generator) -> Batch:
+        """Return the batch the victim computes its update on."""
         return batch
 
-    def protect_update(
-        self, update: Update, model: nn.Module, generator: torch.Generator
-    ) -> Update:
+    def protect_update(self, update: Update, model: Victim, generator: torch.Generator) -> Update:
         """Return the update the client sends."""
         return update
 
-    def server_view(self, model: nn.Module) -> nn.Module:
+    def server_view(self, model: Victim) -> Victim:
         """Return the model as the server knows it."""
         return model
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from benchmark.contract.types import (
     CONTROL_GRANTS,
@@ -18,6 +18,7 @@ from benchmark.contract.types import (
     Observation,
     Update,
 )
+from benchmark.contract.victim import Victim
 from benchmark.errors import ProtocolError
 
 Server = Literal["honest_but_curious", "malicious"]
@@ -52,7 +53,7 @@ def observe(
     threat: ThreatModel,
     *,
     update: Update,
-    model: nn.Module,
+    model: Victim,
     budget: Budget,
     generator: torch.Generator,
     facts: Mapping[Grant, Any],

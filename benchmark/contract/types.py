@@ -12,6 +12,7 @@ from typing import Any, overload
 import torch
 from torch import Tensor, nn
 
+from benchmark.contract.victim import Victim
 from benchmark.errors import WithheldError
 
 
@@ -61,34 +62,6 @@ class Update(Mapping[str, Tensor]):
     def without(self, *names: str) -> Update:
         """Return this update less the named tensors."""
         return Update({name: tensor for name, tensor in self.items() if name not in names})
-
-
-@dataclass(frozen=True)
-class Batch:
-    """A private batch: images float32 in [0, 1], (batch, channel, height, width); labels int64."""
-
-    images: Tensor
-    labels: Tensor
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-
-@dataclass(frozen=True)
-class TextBatch:
-    """A private batch of text.
-
-    Attributes:
-        tokens: (batch, length) int64, what was written.
-        masked: (batch, length) bool, the places a masked language model has to guess; None where
-            the victim is causal and guesses every next token.
-    """
-
-    tokens: Tensor
-    masked: Tensor | None = None
-
-    def __len__(self) -> int:
-        return len(self.tokens)
 
 
 @dataclass(frozen=True)
@@ -153,14 +126,14 @@ class Observation:
 
     Attributes:
         update: what the client sent, after its defense.
-        model: the victim's weights as the server knows them; read its parts by `anatomy`.
+        model: the victim's weights as the server knows them; `anatomy` says where its parts are.
         knowledge: the facts granted.
         budget: what the attack may spend.
         generator: the attack's own randomness, one stream a trial.
     """
 
     update: Update
-    model: nn.Module
+    model: Victim
     knowledge: Knowledge
     budget: Budget
     generator: torch.Generator
@@ -220,7 +193,7 @@ class Stack(Sequence[Observation]):
         return len(self._observations)
 
     @property
-    def model(self) -> nn.Module:
+    def model(self) -> Victim:
         """The model that all the observations share."""
         return self._observations[0].model
 

@@ -8,7 +8,7 @@ from typing import overload
 
 import torch
 
-from benchmark.contract import Batch, TextBatch
+from benchmark.contract import ImageBatch, TextBatch
 from benchmark.data import CATALOGUE, ImageSet, TokenSet
 from benchmark.errors import BenchmarkError, DataUnavailable, ProtocolError
 from benchmark.seeds import generator
@@ -25,7 +25,7 @@ def draw_images(
     batch_size: int,
     distinct_labels: bool = False,
     per_class: int | None = None,
-) -> Sequence[Batch]:
+) -> Sequence[ImageBatch]:
     """Return the private batches of a round, each made when asked for; no image is in two.
 
     Args:
@@ -60,7 +60,7 @@ def draw_images(
 
 
 @dataclass(frozen=True)
-class _Batches(Sequence[Batch]):
+class _Batches(Sequence[ImageBatch]):
     """Batches of the rows of a set, each made anew: photographs are decoded when indexed."""
 
     data: ImageSet
@@ -70,14 +70,14 @@ class _Batches(Sequence[Batch]):
         return len(self.rows)
 
     @overload
-    def __getitem__(self, index: int) -> Batch: ...
+    def __getitem__(self, index: int) -> ImageBatch: ...
     @overload
-    def __getitem__(self, index: slice) -> Sequence[Batch]: ...
-    def __getitem__(self, index: int | slice) -> Batch | Sequence[Batch]:
+    def __getitem__(self, index: slice) -> Sequence[ImageBatch]: ...
+    def __getitem__(self, index: int | slice) -> ImageBatch | Sequence[ImageBatch]:
         chosen = self.rows[index]
         if isinstance(chosen, tuple):
             return _Batches(self.data, chosen)
-        return Batch(self.data.images[chosen], self.data.labels[chosen])
+        return ImageBatch(self.data.images[chosen], self.data.labels[chosen])
 
 
 def _too_few(name: str, data: ImageSet, wanted: str, has: int) -> BenchmarkError:

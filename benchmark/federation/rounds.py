@@ -12,16 +12,14 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from benchmark.contract import Batch, Defense, TextBatch, Update
+from benchmark.contract import Batch, Defense, Update, Victim
 from benchmark.errors import NotApplicable, PluginError
 from benchmark.federation.client import fedsgd
 from benchmark.seeds import generator
-from benchmark.victims import LanguageVictim, Victim
 
 _KEPT_BYTES = 3 * 2**29  # updates held in memory at a time, each of the two caches
 
@@ -36,9 +34,7 @@ class Round:
         truths: the private batches, one a trial.
     """
 
-    def __init__(
-        self, name: str, seed: int, victim: nn.Module, truths: Sequence[Batch] | Sequence[TextBatch]
-    ) -> None:
+    def __init__(self, name: str, seed: int, victim: Victim, truths: Sequence[Batch]) -> None:
         self.name, self.seed, self.victim, self.truths = name, seed, victim, truths
         self._updates = _Kept()
 
@@ -48,7 +44,7 @@ class Round:
             self._updates[trial] = self.computed(self.victim, self.truths[trial], trial)
         return self._updates[trial]
 
-    def computed(self, model: nn.Module, batch: Batch | TextBatch, trial: int) -> Update:
+    def computed(self, model: Victim, batch: Batch, trial: int) -> Update:
         """Compute the update of a model on a trial's batch, or on what a defense made of it."""
         return fedsgd(model, batch, generator(self.seed, self.name, "client", trial))
 
@@ -59,7 +55,7 @@ class Round:
             PluginError: a parameter is missing, unknown, or of another shape or type.
         """
         victim = copy.deepcopy(self.victim)
-        own = dict(cast("Victim | LanguageVictim", victim).weights())
+        own = victim.weights()
         if wrong := sorted(own.keys() ^ chosen.keys()):
             raise PluginError(f"the parameters sent are not the victim's: {wrong[0]}")
         for name, weight in own.items():
@@ -87,13 +83,13 @@ class DefendedRound:
         self._updates = _Kept()
 
     @cached_property
-    def model(self) -> nn.Module:
+    def model(self) -> Victim:
         """The victim the client trains; NotApplicable where the defense fits no such victim."""
         with self._named():
             return self.defense.harden(self.plain.victim, self._draws("harden"))
 
     @cached_property
-    def server_model(self) -> nn.Module:
+    def server_model(self) -> Victim:
         """The model as the server knows it."""
         with self._named():
             return self.defense.server_view(self.model)

@@ -2,7 +2,14 @@ from benchmark.metrics.base import Metric
 from benchmark.metrics.iip import Candidates, candidate_rows, pixels
 from benchmark.metrics.lpips import LPIPS_URLS
 from benchmark.metrics.pairing import assignment
-from benchmark.metrics.scoring import IMAGE_METRICS, METRICS, TEXT_METRICS, Scorer, metric
+from benchmark.metrics.scoring import (
+    IMAGE_METRICS,
+    METRICS,
+    TEXT_METRICS,
+    ImageScorer,
+    Scorer,
+    metric,
+)
 from benchmark.metrics.text import sequence_assignment
 from benchmark.metrics.text_scoring import Excerpt, TextScorer, excerpt
 
@@ -13,6 +20,7 @@ __all__ = [
     "TEXT_METRICS",
     "Candidates",
     "Excerpt",
+    "ImageScorer",
     "Metric",
     "Scorer",
     "TextScorer",

@@ -19,7 +19,7 @@ class Metric:
         score: (truth, image, **given) -> number, or None where it cannot be had. Both images are
             (channel, height, width), float, in [0, 1]; labels are (batch,) int64. Of tokens it is
             (truth, answer, certain, **given), each (batch, length), sequences paired.
-        given: the fields of `Scorer`, or `TextScorer`, that `score` takes besides, by name.
+        given: the fields of the scorer that `score` takes besides, by name.
         of: what `score` is given: image pairs, one by one, or the labels or tokens of the whole
             batch.
     """

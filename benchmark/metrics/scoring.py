@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from benchmark.errors import PluginError, ProtocolError
 from benchmark.metrics.base import Metric
@@ -61,19 +61,35 @@ class Scorer:
     """Scores reconstructions of one victim's batches.
 
     Attributes:
-        metrics: names, in the order of the answer; ProtocolError for one not of images or labels.
+        of: what its metrics are of.
+        metrics: names, in the order of the answer; ProtocolError for one of something else.
+    """
+
+    of: ClassVar[tuple[str, ...]]
+    metrics: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        refuse_others(self.metrics, *self.of)
+
+    def given(self, chosen: Metric) -> dict[str, Any]:
+        """Return what a metric takes besides truth and answer."""
+        return {name: getattr(self, name) for name in chosen.given}
+
+
+@dataclass(frozen=True)
+class ImageScorer(Scorer):
+    """Scores reconstructions of images, and of their labels.
+
+    Attributes:
         std: (channel,), of the victim's normalisation; its mean cancels in every difference.
         lpips_files: torchvision's weights by LPIPS's backbones; without them LPIPS is None.
         candidates: among which IIP seeks; without them it is None.
     """
 
-    metrics: tuple[str, ...]
+    of: ClassVar = ("images", "labels")
     std: tuple[float, ...]
     lpips_files: Mapping[str, Path] = field(default_factory=dict)
     candidates: Candidates | None = None
-
-    def __post_init__(self) -> None:
-        refuse_others(self.metrics, "images", "labels")
 
     def score(
         self, truth: Tensor, images: Tensor, labels: tuple[Tensor, Tensor] | None = None
@@ -102,8 +118,7 @@ class Scorer:
         }
 
     def _mean(self, chosen: Metric, pairs: list[tuple[Tensor, Tensor]]) -> float | None:
-        given = {field: getattr(self, field) for field in chosen.given}
-        scores = [chosen.score(*pair, **given) for pair in pairs]
+        scores = [chosen.score(*pair, **self.given(chosen)) for pair in pairs]
         numbers = [score for score in scores if score is not None]
         return fmean(numbers) if numbers and len(numbers) == len(scores) else None
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
 from benchmark.errors import PluginError
-from benchmark.metrics.scoring import metric, refuse_others
+from benchmark.metrics.scoring import Scorer, metric
 from benchmark.metrics.text import sequence_assignment
 from benchmark.metrics.text_overlap import Decode
 
@@ -18,19 +18,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class TextScorer:
+class TextScorer(Scorer):
     """Scores reconstructions of batches of text.
 
     Attributes:
-        metrics: names, in the order of the answer; ProtocolError for one not of tokens.
         decode: ids to text, as a tokenizer's `decode`.
     """
 
-    metrics: tuple[str, ...]
+    of: ClassVar = ("tokens",)
     decode: Decode
-
-    def __post_init__(self) -> None:
-        refuse_others(self.metrics, "tokens")
 
     def score(
         self, truth: Tensor, answer: Tensor, certain: Tensor | None = None
@@ -51,8 +47,7 @@ class TextScorer:
         paired = _paired(truth, answer, certain)
         found: dict[str, float | None] = {}
         for name in self.metrics:
-            given = {field: getattr(self, field) for field in metric(name).given}
-            found[name] = metric(name).score(*paired, **given)
+            found[name] = metric(name).score(*paired, **self.given(metric(name)))
         return found
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from functools import cached_property, reduce
-from operator import getitem
+from functools import cached_property
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -14,18 +13,9 @@ from benchmark.contract import Budget, Grant, Server, ThreatModel
 from benchmark.data.catalogue import entry
 from benchmark.errors import ProtocolError
 from benchmark.metrics import IMAGE_METRICS, TEXT_METRICS, metric
-from benchmark.victims import LanguageSettings, VictimSettings
+from benchmark.victims import ImageSettings, TextSettings
 
 _NAME = r"^[a-z0-9][a-z0-9_]*$"
-_YOUNGER: dict[str, Any] = {
-    "public_network": None,
-    "budget.gradient_evaluations": 0,
-    "federation.distinct_labels": False,
-    "data.per_class": None,
-    "breach": None,
-    "iip_embedding": None,
-}
-"""Keys younger than the first records, with their defaults: a digest is as it was without them."""
 
 
 class _Frozen(BaseModel):
@@ -124,7 +114,7 @@ class Protocol(_Frozen):
     description: str
     track: Literal["vision", "text"]
     data: DataSettings
-    victim: VictimSettings | LanguageSettings
+    victim: ImageSettings | TextSettings
     federation: FederationSettings
     threat: ThreatSettings
     trials: int = Field(ge=1)
@@ -150,14 +140,14 @@ class Protocol(_Frozen):
 
     @cached_property
     def digest(self) -> str:
-        """Identify all that decides a number: everything but the title and the description."""
-        content = self.model_dump(mode="json", exclude={"title", "description"})
-        for path, default in _YOUNGER.items():
-            *outer, key = path.split(".")
-            part = reduce(getitem, outer, content)
-            if part.get(key) == default:
-                part.pop(key, None)
-        text = json.dumps(content, sort_keys=True)
+        """Identify all that decides a number: everything but the title and the description.
+
+        What a protocol leaves at its default is left out, so that a new key expires no record; a
+        default that changes wants another `version`.
+        """
+        described = {"title", "description"}
+        content = self.model_dump(mode="json", exclude=described, exclude_defaults=True)
+        text = json.dumps({**content, "track": self.track}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def frozen(self) -> dict[str, Any]:
@@ -170,12 +160,12 @@ class VisionProtocol(Protocol):
 
     track: Literal["vision"] = "vision"
     data: ImageDataSettings
-    victim: VictimSettings
+    victim: ImageSettings
     federation: ImageFederationSettings = ImageFederationSettings()
     threat: ThreatSettings = ThreatSettings()
-    public_network: VictimSettings | None = None
+    public_network: ImageSettings | None = None
     """The network granted as `public_network`, an image prior; stands with that grant alone."""
-    iip_embedding: Literal["pixels"] | VictimSettings | None = None
+    iip_embedding: Literal["pixels"] | ImageSettings | None = None
     """Where the metric `iip` compares images: on pixels averaged to 32 x 32 at most, or by what
     the last layer of a network reads; without one the metric has no number."""
     metrics: tuple[str, ...] = IMAGE_METRICS
@@ -186,7 +176,7 @@ class VisionProtocol(Protocol):
         """Refuse a training stage on data that no digest fixes, or of another network."""
         others = {"public_network": self.public_network, "iip_embedding": self.iip_embedding}
         for key, network in others.items():
-            if isinstance(network, VictimSettings) and network.trained_on is not None:
+            if isinstance(network, ImageSettings) and network.trained_on is not None:
                 raise ValueError(f"{key}: trained_on is of the victim alone")
         trained_on, own = self.victim.trained_on, self.data.name
         if trained_on is None:
@@ -212,7 +202,7 @@ class TextProtocol(Protocol):
 
     track: Literal["text"]
     data: TextDataSettings
-    victim: LanguageSettings
+    victim: TextSettings
     federation: TextFederationSettings = TextFederationSettings()
     threat: ThreatSettings = ThreatSettings(
         grants=(Grant.BATCH_SIZE, Grant.LENGTH, Grant.PUBLIC_TEXT)

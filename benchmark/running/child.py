@@ -6,14 +6,14 @@ import json
 import os
 import resource
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Any
 
 import torch
 
 from benchmark.cell import Outcome
-from benchmark.contract import Attack, Observation, Stack
+from benchmark.contract import Attack, Observation, Stack, Victim
 from benchmark.errors import BenchmarkError, NotApplicable, PluginError
 from benchmark.registry import Manifest, Submission
 from benchmark.running.exchange import (
@@ -25,7 +25,6 @@ from benchmark.running.exchange import (
 )
 from benchmark.running.inprocess import attempt, corruption, loops, verdict
 from benchmark.running.memory import resident
-from benchmark.victims import LanguageVictim, Victim
 
 
 def main() -> None:
@@ -42,7 +41,7 @@ def main() -> None:
         _say(answers, {"error": str(error)})
         return
     _say(answers, {"ready": True})
-    models: dict[str, Victim | LanguageVictim] = {}
+    models: dict[str, Victim] = {}
     for line in requests:
         request = json.loads(line)
         models = {
@@ -100,11 +99,9 @@ def _limited(attack: Attack, stack: Stack) -> list[Outcome]:
 
 
 def _memory_said(outcome: Outcome, limit: int) -> Outcome:
-    reason = outcome.reason or ""
-    if "can't allocate memory" in reason or reason.startswith("MemoryError"):
-        said = f"passed its memory limit of {limit // 2**20} MiB a trial"
-        return Outcome(None, "failed", said, outcome.seconds, None)
-    return outcome
+    if outcome.kind != "out_of_memory":
+        return outcome
+    return replace(outcome, reason=f"passed its memory limit of {limit // 2**20} MiB a trial")
 
 
 def _sent(outcome: Outcome, folder: Path, index: int) -> dict[str, Any]:
@@ -116,9 +113,11 @@ def _sent(outcome: Outcome, folder: Path, index: int) -> dict[str, Any]:
             save_reconstruction(outcome.reconstruction, path)
             file = str(path)
         except (PluginError, RuntimeError, TypeError, ValueError) as error:
-            outcome = Outcome(None, "failed", str(error), outcome.seconds, None)
+            said, seconds = str(error), outcome.seconds
+            outcome = Outcome(None, "failed", said, seconds, None, kind="invalid_answer")
     return {
         "status": outcome.status,
+        "kind": outcome.kind,
         "reason": outcome.reason,
         "seconds": outcome.seconds,
         "peak_bytes": outcome.peak_bytes,

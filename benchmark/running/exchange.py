@@ -23,52 +23,39 @@ from benchmark.contract import (
     Observation,
     Reconstruction,
     Update,
+    Victim,
 )
 from benchmark.errors import PluginError
 from benchmark.seeds import generator
-from benchmark.victims import (
-    LanguageSpec,
-    LanguageVictim,
-    Victim,
-    VictimSpec,
-    build,
-    build_language,
-)
+from benchmark.victims import ImageSpec, TextSpec, build
 
 PARAMETERS = "parameters.safetensors"
 """The file of a corrupted model's parameters."""
 _FACTS = ("labels", "truth", "public_text")  # those that are tensors
 _ANSWERS = ("images", "labels", "tokens", "certain")
+_SPECS: dict[str, type[ImageSpec | TextSpec]] = {"vision": ImageSpec, "text": TextSpec}
+"""By track."""
 _STATISTICS = ("mean_image", "mean", "std")
 
 
 def save_model(model: nn.Module, path: Path) -> None:
     """Write a victim: its spec and every tensor of its network."""
-    if not isinstance(model, Victim | LanguageVictim):
+    if not isinstance(model, Victim):
         raise PluginError(
             f"a {type(model).__name__} cannot cross into the sandbox; wanted a Victim"
         )
-    meta = {"track": _track(model), "spec": model.spec.model_dump(mode="json")}
+    meta = {"track": model.track, "spec": model.spec.model_dump(mode="json")}
     _save(model.network.state_dict(), meta, path)
 
 
-def load_model(path: Path, device: torch.device) -> Victim | LanguageVictim:
+def load_model(path: Path, device: torch.device) -> Victim:
     """Read a victim back, bit by bit the same."""
     tensors, meta = _load(path)
-    blank: Victim | LanguageVictim
-    random = {**meta["spec"], "weights": "random"}
-    if meta["track"] == "text":
-        blank = build_language(LanguageSpec.model_validate(random), generator(0))
-        blank.spec = LanguageSpec.model_validate(meta["spec"])
-    else:
-        blank = build(VictimSpec.model_validate(random), generator(0))
-        blank.spec = VictimSpec.model_validate(meta["spec"])
+    kind = _SPECS[meta["track"]]
+    blank = build(kind.model_validate({**meta["spec"], "weights": "random"}), generator(0))
+    blank.spec = kind.model_validate(meta["spec"])
     blank.network.load_state_dict(tensors)
     return blank.to(device)
-
-
-def _track(model: nn.Module) -> str:
-    return "text" if isinstance(model, LanguageVictim) else "vision"
 
 
 def save_parameters(chosen: dict[str, Tensor], path: Path) -> None:
@@ -105,7 +92,7 @@ def save_observation(seen: Observation, path: Path) -> None:
 
 
 def load_observation(
-    path: Path, model: nn.Module, device: torch.device, public_network: nn.Module | None = None
+    path: Path, model: Victim, device: torch.device, public_network: nn.Module | None = None
 ) -> Observation:
     """Read an observation back: what `observe` let through on the other side, and no more."""
     tensors, meta = _load(path)

@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 from tabulate import tabulate
-from torch import Tensor, nn
+from torch import Tensor
 
 from benchmark.cell import Cell, Outcome, Verdict, Worker, run_cell
-from benchmark.contract import Grant, Knowledge, Observation, Stack
+from benchmark.contract import Grant, Knowledge, Observation, Stack, Victim
 from benchmark.errors import BenchmarkError, DataUnavailable
 from benchmark.federation import DefendedRound
 from benchmark.protocol import Protocol
@@ -55,7 +55,7 @@ class Sparing:
         self.worker.load(submission)
 
     def corrupt(
-        self, submission: Submission, model: nn.Module, known: Knowledge, draws: torch.Generator
+        self, submission: Submission, model: Victim, known: Knowledge, draws: torch.Generator
     ) -> dict[str, Tensor]:
         """Have a malicious attack choose the parameters to send."""
         return self.worker.corrupt(submission, model, known, draws)

@@ -14,7 +14,7 @@ from benchmark.data import ImageSet, load_images
 from benchmark.errors import ProtocolError
 from benchmark.protocol import Protocol, VisionProtocol
 from benchmark.tracks import VisionSetting
-from benchmark.victims import Stage, Victim
+from benchmark.victims import ImageVictim, Stage
 
 _AT_ONCE = 100  # images whose labels are told in one pass
 
@@ -45,7 +45,7 @@ def train(
         had = stage.file.is_file()
         if not had:
             _make(stage, public, mirror, device, f"{protocol.name} x seed {seed}")
-        right = _accuracy(setting.round(seed).victim, setting.data)
+        right = _accuracy(ImageVictim.of(setting.round(seed).victim), setting.data)
         accuracy = f"test accuracy {right:.1%} of {len(setting.data.labels)} images"
         yield f"seed {seed}: {accuracy}: {stage.file}{', already there' if had else ''}"
 
@@ -77,11 +77,10 @@ def _make(
 
 
 @torch.inference_mode()
-def _accuracy(victim: torch.nn.Module, data: ImageSet) -> float:
+def _accuracy(victim: ImageVictim, data: ImageSet) -> float:
     """Return the share of a split's images whose label a victim tells."""
-    assert isinstance(victim, Victim)
     right = 0
     for rows in torch.split(torch.arange(len(data.labels)), _AT_ONCE):
-        told = victim(data.images[rows].to(victim.mean.device)).argmax(1).cpu()
+        told = victim(data.images[rows].to(victim.device)).argmax(1).cpu()
         right += int((told == data.labels[rows]).sum())
     return right / len(data.labels)

@@ -6,7 +6,7 @@ probabilities, the head's gradients are
     bias_c = mean_i (p_ic - [y_i = c]) = p_c - count_c / B,    p_c = mean_i p_ic
     weight_c = mean_i (p_ic - [y_i = c]) h_i
 
-A rule takes the gradients of one update by name and the head's prefix (`anatomy(model).head`), and
+A rule takes the gradients of one update by name and the head's prefix (`model.anatomy.head`), and
 returns sorted labels, (batch,) int64. Every rule raises NotApplicable where the update lacks what
 it reads, and ValueError where that is not finite.
 """
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from benchmark.contract import Observation
 from benchmark.errors import NotApplicable
-from benchmark.victims import anatomy, weights
+from benchmark.victims import ImageVictim, weights
 
 _PASSES = 3  # the counts of undefended updates settle in two or three; noise grows with more
 
@@ -38,7 +38,7 @@ def infer_labels(seen: Observation) -> Tensor:
     check_labels(seen)
     if seen.knowledge.labels is not None:
         return seen.labels.sort().values
-    head = anatomy(seen.model).head
+    head = ImageVictim.of(seen.model).anatomy.head
     if seen.batch_size == 1:
         return sign_rule(seen.update, head, 1)
     return count_rule(seen.update, head, seen.batch_size, weights(seen.model))
@@ -53,7 +53,7 @@ def check_labels(seen: Observation) -> None:
     """
     if seen.knowledge.labels is not None:
         return
-    parts = anatomy(seen.model)
+    parts = ImageVictim.of(seen.model).anatomy
     if seen.batch_size == 1:
         _one_image(seen.update, parts.head)
         return

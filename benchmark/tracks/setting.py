@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmark.contract import Batch, Grant, Reconstruction, TextBatch
+from benchmark.contract import Grant, Reconstruction
 from benchmark.errors import DataUnavailable
 from benchmark.federation import Round
 from benchmark.protocol import Protocol
@@ -40,11 +40,11 @@ class Setting(ABC):
         """
 
     @abstractmethod
-    def facts(self, truth: Batch | TextBatch | None) -> dict[Grant, Any]:
+    def facts(self, truth: Any) -> dict[Grant, Any]:  # noqa: ANN401  (the track's own batch)
         """Return what a threat model may grant of a trial; without one, what is known ahead."""
 
     @abstractmethod
-    def answer(self, truth: Any) -> Tensor:  # noqa: ANN401  (the track's own batch)
+    def answer(self, truth: Any) -> Tensor:  # noqa: ANN401
         """Return the truth as an attack would answer it: images, or tokens."""
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""The text track: sequences of tokens, read by a LanguageVictim."""
+"""The text track: sequences of tokens, read by a TextVictim."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmark.contract import Batch, Grant, Reconstruction, TextBatch, text_fault
+from benchmark.contract import Grant, Reconstruction, TextBatch, text_fault
 from benchmark.data import Tokenizer, TokenSet, load_tokenizer, load_tokens
 from benchmark.federation import Round, draw_text
 from benchmark.metrics import TextScorer, excerpt
@@ -18,7 +18,7 @@ from benchmark.protocol import TextProtocol
 from benchmark.records import Excerpt
 from benchmark.seeds import generator
 from benchmark.tracks.setting import Setting
-from benchmark.victims import LanguageSpec, build_language
+from benchmark.victims import TextSpec, build
 
 _PUBLIC_SEQUENCES = 512  # of the public split, at most: what a server would gather in minutes
 _POSITIONS = {"transformer3": 512, "gpt2": 1024, "bert_base": 512}
@@ -59,13 +59,13 @@ class TextSetting(Setting):
     def round(self, seed: int) -> Round:
         """Make the undefended round of one seed."""
         protocol, federation = self.protocol, self.protocol.federation
-        spec = LanguageSpec(
+        spec = TextSpec(
             **protocol.victim.model_dump(),
             vocabulary=self.tokenizer.vocabulary,
             length=max(protocol.data.length, _POSITIONS[protocol.victim.architecture]),
             mask_token=self.tokenizer.mask_token,
         )
-        victim = build_language(spec, generator(seed, protocol.name, "victim"), self.mirror)
+        victim = build(spec, generator(seed, protocol.name, "victim"), self.mirror)
         truths = draw_text(
             protocol.name,
             self.data,
@@ -78,7 +78,7 @@ class TextSetting(Setting):
         )
         return Round(protocol.name, seed, victim.to(self.device), truths)
 
-    def facts(self, truth: Batch | TextBatch | None) -> dict[Grant, Any]:
+    def facts(self, truth: TextBatch | None) -> dict[Grant, Any]:
         """Return what a threat model may grant of a trial."""
         return {
             Grant.BATCH_SIZE: self._shape[0],

@@ -1,4 +1,4 @@
-"""The vision track: images, read by a Victim."""
+"""The vision track: images, read by an ImageVictim."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmark.contract import Batch, DataStatistics, Grant, Reconstruction, TextBatch, fault
+from benchmark.contract import DataStatistics, Grant, ImageBatch, Reconstruction, fault
 from benchmark.data import ImageSet, entry, find_weights, load_images
 from benchmark.errors import DataUnavailable
 from benchmark.federation import Round, draw_images
-from benchmark.metrics import LPIPS_URLS, Candidates, Scorer, candidate_rows, pixels
+from benchmark.metrics import LPIPS_URLS, Candidates, ImageScorer, candidate_rows, pixels
 from benchmark.protocol import VisionProtocol, protocol_files
 from benchmark.seeds import derive_seed, generator
 from benchmark.tracks.setting import Setting
-from benchmark.victims import Stage, Victim, VictimSettings, VictimSpec, build, head
+from benchmark.victims import ImageSettings, ImageSpec, ImageVictim, Stage, build
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class VisionSetting(Setting):
     protocol: VisionProtocol
     data: ImageSet
     statistics: DataStatistics
-    scorer: Scorer
+    scorer: ImageScorer
     mirror: Path | None
     device: torch.device
     public_network: nn.Module | DataUnavailable | None = None
@@ -50,7 +50,7 @@ class VisionSetting(Setting):
         statistics = load_images(chosen.name, "train", chosen.size, mirror).statistics
         std = protocol.victim.std or tuple(statistics.std.tolist())
 
-        def made(settings: VictimSettings, use: str) -> Victim | DataUnavailable:
+        def made(settings: ImageSettings, use: str) -> ImageVictim | DataUnavailable:
             spec = _spec(settings, data, statistics)
             try:
                 network = build(spec, generator(0, protocol.name, use), mirror)
@@ -64,7 +64,7 @@ class VisionSetting(Setting):
         if (embed := _embedding(protocol, made)) is not None:
             rows = candidate_rows(data.labels, generator(0, protocol.name, "candidates"))
             candidates = Candidates(data.images.__getitem__, rows, embed)
-        scorer = Scorer(protocol.metrics, std, _lpips_files(mirror), candidates)
+        scorer = ImageScorer(protocol.metrics, std, _lpips_files(mirror), candidates)
         return cls(protocol, data, statistics, scorer, mirror, device, network)
 
     def round(self, seed: int) -> Round:
@@ -93,7 +93,7 @@ class VisionSetting(Setting):
             entry(protocol.data.name).digest.get("train", ""),
         )
 
-    def facts(self, truth: Batch | TextBatch | None) -> dict[Grant, Any]:
+    def facts(self, truth: ImageBatch | None) -> dict[Grant, Any]:
         """Return what a threat model may grant of a trial."""
         known = {
             Grant.BATCH_SIZE: self.protocol.federation.batch_size,
@@ -102,13 +102,13 @@ class VisionSetting(Setting):
             if isinstance(self.public_network, DataUnavailable)
             else self.public_network,
         }
-        return known if truth is None else {**known, Grant.LABELS: _images(truth).labels}
+        return known if truth is None else {**known, Grant.LABELS: truth.labels}
 
-    def answer(self, truth: Batch) -> Tensor:
+    def answer(self, truth: ImageBatch) -> Tensor:
         """Return the images."""
         return truth.images
 
-    def prior(self, truth: Batch) -> Reconstruction:
+    def prior(self, truth: ImageBatch) -> Reconstruction:
         """Return the public split's mean image, and no label: none is known."""
         mean_image = self.statistics.mean_image
         return Reconstruction(mean_image.expand_as(truth.images), labels=truth.labels[:0])
@@ -122,7 +122,7 @@ class VisionSetting(Setting):
             budget=self.protocol.budget.budget(),
         )
 
-    def score(self, truth: Batch, answer: Reconstruction) -> dict[str, float | None]:
+    def score(self, truth: ImageBatch, answer: Reconstruction) -> dict[str, float | None]:
         """Return the protocol's metrics; labels that are granted are not inferred."""
         assert answer.images is not None
         granted = Grant.LABELS in self.protocol.threat.grants
@@ -147,11 +147,6 @@ def _train(protocol: VisionProtocol) -> str:
     return f"gradleak train {protocol.name if named else f'{protocol.name}.yaml'}"
 
 
-def _images(truth: Batch | TextBatch) -> Batch:
-    assert isinstance(truth, Batch)
-    return truth
-
-
 def _lpips_files(mirror: Path | None) -> dict[str, Path]:
     """Return the backbones that are here; without its own the scorer answers None for an LPIPS."""
     found = {}
@@ -162,7 +157,7 @@ def _lpips_files(mirror: Path | None) -> dict[str, Path]:
 
 
 def _embedding(
-    protocol: VisionProtocol, made: Callable[[VictimSettings, str], Victim | DataUnavailable]
+    protocol: VisionProtocol, made: Callable[[ImageSettings, str], ImageVictim | DataUnavailable]
 ) -> Callable[[Tensor], Tensor] | None:
     """Return what IIP compares images by; None where it is not asked for or cannot be had."""
     stated = protocol.iip_embedding
@@ -174,21 +169,21 @@ def _embedding(
     return None if isinstance(network, DataUnavailable) else partial(_features, network)
 
 
-def _features(network: Victim, images: Tensor) -> Tensor:
+def _features(network: ImageVictim, images: Tensor) -> Tensor:
     """Return what a network's last linear layer reads, (batch, width)."""
     read: list[Tensor] = []
-    last = network.network.get_submodule(head(network))
+    last = network.network.get_submodule(network.head)
     with (
         torch.inference_mode(),
         last.register_forward_pre_hook(lambda _, given: read.extend(given)),
     ):
-        network(images.to(network.mean.device))
+        network(images.to(network.device))
     return read[0]
 
 
-def _spec(settings: VictimSettings, data: ImageSet, statistics: DataStatistics) -> VictimSpec:
+def _spec(settings: ImageSettings, data: ImageSet, statistics: DataStatistics) -> ImageSpec:
     """Return a network in full: the protocol's settings and what the data adds."""
-    return VictimSpec(
+    return ImageSpec(
         **settings.model_dump(exclude={"mean", "std", "trained_on", "epochs"}),
         channels=data.images.shape[1],
         size=data.images.shape[-1],

@@ -1,40 +1,29 @@
-from benchmark.victims.anatomy import Anatomy, Block, anatomy, head, weights
-from benchmark.victims.language import (
-    LanguageAnatomy,
-    LanguageBlock,
-    LanguageSettings,
-    LanguageSpec,
-    LanguageVictim,
-    build_language,
-    language_anatomy,
-)
-from benchmark.victims.parts import Linear, Part
+from benchmark.victims.anatomy import ImageAnatomy, ImageBlock
+from benchmark.victims.build import build, weights
+from benchmark.victims.language import TextAnatomy, TextBlock, TextSettings, TextSpec, TextVictim
+from benchmark.victims.parameters import LinearLayer, ParameterSlice
 from benchmark.victims.patches import images_from_patches, to_images, to_patches
-from benchmark.victims.spec import Initialisation, VictimSettings, VictimSpec
+from benchmark.victims.spec import ImageSettings, ImageSpec, Initialisation
 from benchmark.victims.training import Stage
-from benchmark.victims.victim import Victim, build
+from benchmark.victims.victim import ImageVictim
 
 __all__ = [
-    "Anatomy",
-    "Block",
+    "ImageAnatomy",
+    "ImageBlock",
+    "ImageSettings",
+    "ImageSpec",
+    "ImageVictim",
     "Initialisation",
-    "LanguageAnatomy",
-    "LanguageBlock",
-    "LanguageSettings",
-    "LanguageSpec",
-    "LanguageVictim",
-    "Linear",
-    "Part",
+    "LinearLayer",
+    "ParameterSlice",
     "Stage",
-    "Victim",
-    "VictimSettings",
-    "VictimSpec",
-    "anatomy",
+    "TextAnatomy",
+    "TextBlock",
+    "TextSettings",
+    "TextSpec",
+    "TextVictim",
     "build",
-    "build_language",
-    "head",
     "images_from_patches",
-    "language_anatomy",
     "to_images",
     "to_patches",
     "weights",

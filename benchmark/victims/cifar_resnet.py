@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from benchmark.errors import BenchmarkError, ProtocolError
 from benchmark.victims.pretrained import published_file
-from benchmark.victims.spec import VictimSpec
+from benchmark.victims.spec import ImageSpec
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Per channel, in pixels: the normalisation that the published weights were trained with."""
@@ -86,7 +86,7 @@ def _stage(channels_in: int, channels: int, blocks: int) -> nn.Sequential:
     return nn.Sequential(BasicBlock(channels_in, channels), *rest)
 
 
-def cifar_network(name: str, spec: VictimSpec, mirror: Path | None) -> CifarResNet:
+def cifar_network(name: str, spec: ImageSpec, mirror: Path | None) -> CifarResNet:
     """Make a CIFAR ResNet, random weights from torch's global stream.
 
     Args:

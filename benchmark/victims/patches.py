@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from benchmark.victims.anatomy import anatomy
-from benchmark.victims.victim import Victim
+from benchmark.contract import Victim
+from benchmark.victims.victim import ImageVictim
 
 
 def to_patches(images: Tensor, patch: int) -> Tensor:
@@ -22,7 +22,7 @@ def to_images(patches: Tensor, patch: int, size: int) -> Tensor:
     return functional.fold(patches.transpose(1, 2), size, patch, stride=patch)
 
 
-def images_from_patches(patches: Tensor, model: nn.Module, batch_size: int) -> Tensor:
+def images_from_patches(patches: Tensor, model: Victim, batch_size: int) -> Tensor:
     """Return a batch of one image repeated, from its patches as the victim's network sees them.
 
     Args:
@@ -34,8 +34,8 @@ def images_from_patches(patches: Tensor, model: nn.Module, batch_size: int) -> T
     Returns:
         (batch_size, channel, size, size) float32, pixels in [0, 1] where the patches are right.
     """
-    assert isinstance(model, Victim)
-    parts = anatomy(model)
+    victim = ImageVictim.of(model)
+    parts = victim.anatomy
     columns, side = patches[None].transpose(1, 2), parts.patch + parts.overlap
     fold = partial(
         functional.fold,
@@ -45,5 +45,5 @@ def images_from_patches(patches: Tensor, model: nn.Module, batch_size: int) -> T
         padding=parts.overlap,
     )
     image = fold(columns) / fold(torch.ones_like(columns))  # what overlaps is averaged
-    pixels = image * model.std.to(image) + model.mean.to(image)
+    pixels = image * victim.std.to(image) + victim.mean.to(image)
     return pixels.float().expand(batch_size, -1, -1, -1)

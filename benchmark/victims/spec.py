@@ -38,7 +38,7 @@ class Initialisation(BaseModel):
     """Class and distillation tokens drawn from N(0, std^2); None leaves them."""
 
 
-class VictimSettings(BaseModel):
+class ImageSettings(BaseModel):
     """The part of a victim that a protocol chooses."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -95,7 +95,7 @@ class VictimSettings(BaseModel):
         return path
 
     @model_validator(mode="after")
-    def _starts_once(self) -> VictimSettings:
+    def _starts_once(self) -> ImageSettings:
         if self.checkpoint is not None and self.weights != "random":
             raise ValueError("a checkpoint replaces random weights; wanted weights: random")
         if (self.trained_on is None) != (self.epochs is None):
@@ -110,7 +110,7 @@ class VictimSettings(BaseModel):
         return {k: v for k, v in content.items() if v is not None or k not in _YOUNGER}
 
 
-class VictimSpec(VictimSettings):
+class ImageSpec(ImageSettings):
     """A victim in full: the protocol's settings and what the data adds."""
 
     channels: int

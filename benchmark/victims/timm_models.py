@@ -9,7 +9,7 @@ from torch import nn
 
 from benchmark.errors import ProtocolError
 from benchmark.victims.pretrained import timm_file
-from benchmark.victims.spec import VictimSpec
+from benchmark.victims.spec import ImageSpec
 
 _VIT = {"size": "img_size", "patch": "patch_size", "width": "embed_dim", "depth": "depth"}
 _ARGUMENTS: dict[str, dict[str, str]] = {
@@ -21,7 +21,7 @@ _ARGUMENTS: dict[str, dict[str, str]] = {
 """By timm's module: the settings its models take, and what timm calls them."""
 
 
-def timm_network(name: str, spec: VictimSpec, mirror: Path | None) -> nn.Module:
+def timm_network(name: str, spec: ImageSpec, mirror: Path | None) -> nn.Module:
     """Make a timm model that can be differentiated twice, from torch's global stream.
 
     Args:
@@ -51,7 +51,7 @@ def timm_network(name: str, spec: VictimSpec, mirror: Path | None) -> nn.Module:
     return network
 
 
-def _options(name: str, spec: VictimSpec) -> dict[str, Any]:
+def _options(name: str, spec: ImageSpec) -> dict[str, Any]:
     """Return the arguments of `timm.create_model` that a spec asks for."""
     import timm
 

@@ -16,14 +16,14 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from benchmark.contract import Batch
+from benchmark.contract import ImageBatch
 from benchmark.errors import BenchmarkError, DataUnavailable
 from benchmark.victims.pretrained import cache_folder
-from benchmark.victims.spec import VictimSettings, VictimSpec
-from benchmark.victims.victim import Victim, build, replace_weights
+from benchmark.victims.spec import ImageSettings, ImageSpec
+from benchmark.victims.victim import ImageVictim, replace_weights
 
 
-class Images(Protocol):
+class ImageSource(Protocol):
     """Images (N, channel, height, width) float32 in [0, 1]: a tensor, or made when indexed."""
 
     def __len__(self) -> int: ...
@@ -66,8 +66,8 @@ class Stage:
         recipe: the rest.
     """
 
-    settings: VictimSettings
-    spec: VictimSpec
+    settings: ImageSettings
+    spec: ImageSpec
     seed: int
     content: str
     recipe: Recipe = RECIPE
@@ -94,11 +94,11 @@ class Stage:
         name = f"{architecture}-{self.settings.trained_on}-{self.digest}.safetensors"
         return cache_folder() / "weights" / name
 
-    def untrained(self, mirror: Path | None) -> Victim:
+    def untrained(self, mirror: Path | None) -> ImageVictim:
         """Return the victim as its training begins; raises as `build` does."""
-        return build(self.spec, torch.Generator().manual_seed(self.seed), mirror)
+        return ImageVictim.make(self.spec, torch.Generator().manual_seed(self.seed), mirror)
 
-    def trained(self, command: str) -> Victim:
+    def trained(self, command: str) -> ImageVictim:
         """Return the trained victim, on the CPU, in evaluation mode.
 
         Args:
@@ -113,7 +113,7 @@ class Stage:
             name = f"{chosen.architecture} trained on {chosen.trained_on}, epochs: {chosen.epochs},"
             raise DataUnavailable(name, [str(self.file)], command)
         blank = self.spec.model_copy(update={"weights": "random"})
-        victim = build(blank, torch.Generator().manual_seed(self.seed))
+        victim = ImageVictim.make(blank, torch.Generator().manual_seed(self.seed))
         replace_weights(victim.network, self.file)
         # so that no other width is asked of these weights
         victim.spec = self.spec.model_copy(update={"weights": "pretrained"})
@@ -125,7 +125,11 @@ class Stage:
         return self.settings.epochs * math.ceil(images / self.recipe.batch_size)
 
     def fit(
-        self, victim: Victim, images: Images, labels: Tensor, after_step: Callable[[float], None]
+        self,
+        victim: ImageVictim,
+        images: ImageSource,
+        labels: Tensor,
+        after_step: Callable[[float], None],
     ) -> None:
         """Train a victim in place; dropout and BatchNorm act as in training until the end.
 
@@ -138,7 +142,7 @@ class Stage:
         Raises:
             BenchmarkError: the loss is no longer finite.
         """
-        recipe, steps, device = self.recipe, self.steps(len(labels)), victim.mean.device
+        recipe, steps, device = self.recipe, self.steps(len(labels)), victim.device
         optimiser = torch.optim.AdamW(
             victim.parameters(), lr=recipe.rate, weight_decay=recipe.weight_decay
         )
@@ -150,7 +154,7 @@ class Stage:
             victim.train()
             for step, chosen in enumerate(islice(rows, steps), start=1):
                 optimiser.zero_grad()
-                loss = victim.loss(Batch(images[chosen], labels[chosen]))
+                loss = victim.loss(ImageBatch(images[chosen], labels[chosen]))
                 torch.autograd.backward(loss)
                 optimiser.step()
                 rates.step()
@@ -159,7 +163,7 @@ class Stage:
                 after_step(nats)
             victim.eval()
 
-    def save(self, victim: Victim) -> None:
+    def save(self, victim: ImageVictim) -> None:
         """Write a trained victim's tensors; a reader, or a kill, finds the whole file or none.
 
         Raises:

@@ -1,4 +1,4 @@
-"""A victim: a network, its normalisation, and the spec that makes it again."""
+"""A victim of images: a network, its normalisation, and the spec that makes it again."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ import pickle
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmark.contract import Batch
+from benchmark.contract import Batch, ImageBatch, Victim
 from benchmark.errors import BenchmarkError, DataUnavailable, NotApplicable, ProtocolError
+from benchmark.seeds import global_stream
+from benchmark.victims.anatomy import ImageAnatomy, anatomy, head
 from benchmark.victims.april import AprilTransformer, BlockA, BlockB
 from benchmark.victims.cifar_resnet import cifar_network
 from benchmark.victims.face_transformer import FaceTransformer
 from benchmark.victims.positions import fix_positions
-from benchmark.victims.spec import VictimSpec
+from benchmark.victims.spec import ImageSpec
 from benchmark.victims.timm_models import timm_network
 
 _SIZES = frozenset({"patch", "width", "depth"})
@@ -31,13 +33,16 @@ OWN: dict[str, tuple[Callable[..., nn.Module], frozenset[str]]] = {
 """The networks written here, and the settings that each takes."""
 
 
-class Victim(nn.Module):
-    """The model that a client trains, on images float32 in [0, 1], (batch, channel, size, size).
+class ImageVictim(Victim):
+    """A victim that reads images float32 in [0, 1], (batch, channel, size, size).
 
-    Parameters are named as in the network: a timm model's updates carry timm's names.
+    It normalises them itself.
     """
 
-    def __init__(self, network: nn.Module, spec: VictimSpec) -> None:
+    track: ClassVar = "vision"
+    spec: ImageSpec
+
+    def __init__(self, network: nn.Module, spec: ImageSpec) -> None:
         super().__init__()
         self.mean: Tensor
         self.std: Tensor
@@ -45,26 +50,55 @@ class Victim(nn.Module):
         self.register_buffer("mean", torch.tensor(spec.mean).view(-1, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(spec.std).view(-1, 1, 1), persistent=False)
 
+    @classmethod
+    def make(
+        cls, spec: ImageSpec, generator: torch.Generator, mirror: Path | None = None
+    ) -> ImageVictim:
+        """Make a victim; see `build`. A checkpoint's place is no part of its spec."""
+        with global_stream(generator):
+            network = _network(spec, mirror)
+            _initialise_tokens(network, spec)
+        if spec.checkpoint is not None:
+            _load_checkpoint(network, spec.checkpoint, mirror)
+            # so that a sandbox needs no file, and no other width is asked of these weights
+            spec = spec.model_copy(update={"checkpoint": None, "weights": "pretrained"})
+        _fix_positions(network, spec)
+        return cls(network, spec).eval()
+
+    @classmethod
+    def of(cls, model: nn.Module) -> ImageVictim:
+        """Return a model as what it is; NotApplicable where it reads no images."""
+        if not isinstance(model, cls):
+            raise NotApplicable("the parts of a LanguageVictim are not known")  # as recorded
+        return model
+
+    @property
+    def anatomy(self) -> ImageAnatomy:
+        """Where it keeps its parts; NotApplicable where they are not known."""
+        return anatomy(self.network, self.spec)
+
+    @property
+    def head(self) -> str:
+        """Prefix of the last linear layer: `.weight` (classes, width) and `.bias`."""
+        return head(self.network)
+
     def forward(self, images: Tensor) -> Tensor:
         return self.network((images - self.mean) / self.std)
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the mean cross entropy of a batch in nats."""
-        device = self.mean.device
-        return functional.cross_entropy(self(batch.images.to(device)), batch.labels.to(device))
+        assert isinstance(batch, ImageBatch)
+        logits = self(batch.images.to(self.device))
+        return functional.cross_entropy(logits, batch.labels.to(self.device))
 
-    def weights(self) -> dict[str, Tensor]:
-        """Return every trained parameter by name: what an update has an entry for."""
-        return dict(self.network.named_parameters())
-
-    def with_fixed_positions(self, encoding: Literal["sincos_1d", "sincos_2d"]) -> Victim:
+    def with_fixed_positions(self, encoding: Literal["sincos_1d", "sincos_2d"]) -> ImageVictim:
         """Return a copy whose positions are fixed sine-cosine buffers."""
         twin = copy.deepcopy(self)
         twin.spec = self.spec.model_copy(update={"position": encoding})
         _fix_positions(twin.network, twin.spec)
         return twin
 
-    def with_width(self, width: int, generator: torch.Generator) -> Victim:
+    def with_width(self, width: int, generator: torch.Generator) -> ImageVictim:
         """Return a fresh victim of another width, with weights drawn from the generator.
 
         Raises:
@@ -72,41 +106,10 @@ class Victim(nn.Module):
         """
         if self.spec.weights == "pretrained":
             raise NotApplicable(f"{self.spec.architecture}: trained weights have one width")
-        return build(self.spec.model_copy(update={"width": width}), generator)
+        return self.make(self.spec.model_copy(update={"width": width}), generator)
 
 
-def build(spec: VictimSpec, generator: torch.Generator, mirror: Path | None = None) -> Victim:
-    """Make a victim, on the CPU, in evaluation mode (dropout off).
-
-    Args:
-        spec: the victim in full.
-        generator: its only source of randomness.
-        mirror: a folder whose `weights/` holds pretrained weights; else the local caches of the
-            model hub (timm's) and of torch hub (the published ones) serve. A checkpoint's path
-            starts here.
-
-    Returns:
-        The victim. A checkpoint's place is no part of it: its spec says `pretrained` instead.
-
-    Raises:
-        ProtocolError: no such architecture, or sizes that do not fit.
-        DataUnavailable: weights that are not on this machine.
-        BenchmarkError: a checkpoint of another network.
-    """
-    seed = int(torch.randint(2**62, (), generator=generator))
-    with torch.random.fork_rng(devices=[]):  # layers initialise from torch's global stream
-        torch.manual_seed(seed)
-        network = _network(spec, mirror)
-        _initialise_tokens(network, spec)
-    if spec.checkpoint is not None:
-        _load_checkpoint(network, spec.checkpoint, mirror)
-        # so that a sandbox needs no file, and no other width is asked of these weights
-        spec = spec.model_copy(update={"checkpoint": None, "weights": "pretrained"})
-    _fix_positions(network, spec)
-    return Victim(network, spec).eval()
-
-
-def _network(spec: VictimSpec, mirror: Path | None) -> nn.Module:
+def _network(spec: ImageSpec, mirror: Path | None) -> nn.Module:
     if spec.architecture in OWN:
         return _own(spec)
     spec.refuse("heads")
@@ -119,7 +122,7 @@ def _network(spec: VictimSpec, mirror: Path | None) -> nn.Module:
     raise ProtocolError(f"no victim {spec.architecture!r}; known: {known}")
 
 
-def _own(spec: VictimSpec) -> nn.Module:
+def _own(spec: ImageSpec) -> nn.Module:
     """Make a network of ours, random weights from torch's global stream."""
     make, sizes = OWN[spec.architecture]
     spec.refuse(*({"patch", "width", "depth", "heads"} - sizes))
@@ -176,7 +179,7 @@ def _tensors(path: Path) -> dict[str, Tensor]:
     return content
 
 
-def _fix_positions(network: nn.Module, spec: VictimSpec) -> None:
+def _fix_positions(network: nn.Module, spec: ImageSpec) -> None:
     if spec.position == "learned":
         return
     if getattr(network, "pos_embed", None) is None:
@@ -184,7 +187,7 @@ def _fix_positions(network: nn.Module, spec: VictimSpec) -> None:
     fix_positions(network, spec.position)
 
 
-def _initialise_tokens(network: nn.Module, spec: VictimSpec) -> None:
+def _initialise_tokens(network: nn.Module, spec: ImageSpec) -> None:
     start = spec.initialisation
     for names, std in (
         (("cls_token", "dist_token"), start.class_token_std),

@@ -6,10 +6,10 @@ from torch import nn
 
 from benchmark.contract import (
     Attack,
-    Batch,
     Budget,
     Defense,
     Grant,
+    ImageBatch,
     Knowledge,
     Observation,
     Reconstruction,
@@ -73,7 +73,9 @@ def test_observation_reads_grants_as_attributes_and_refuses_the_others():
             getattr(observation(), name)
 
 
-@pytest.mark.parametrize("noun", [observation(), Knowledge(), Batch(torch.ones(1), torch.ones(1))])
+@pytest.mark.parametrize(
+    "noun", [observation(), Knowledge(), ImageBatch(torch.ones(1), torch.ones(1))]
+)
 def test_nouns_are_frozen(noun):
     name = dataclasses.fields(noun)[0].name
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -81,7 +83,7 @@ def test_nouns_are_frozen(noun):
 
 
 def test_batch_is_as_long_as_its_images():
-    assert len(Batch(torch.zeros(3, 1, 2, 2), torch.zeros(3))) == 3
+    assert len(ImageBatch(torch.zeros(3, 1, 2, 2), torch.zeros(3))) == 3
 
 
 def test_stack_puts_trials_first_and_slices_to_stacks():
@@ -159,7 +161,7 @@ def test_attack_of_one_trial_is_looped_over_a_stack_in_order():
 
 def test_every_hook_of_a_defense_is_the_identity_by_default(draw):
     defense, model = Defense(), nn.Linear(1, 1)
-    batch, update = Batch(torch.ones(1), torch.ones(1)), Update({})
+    batch, update = ImageBatch(torch.ones(1), torch.ones(1)), Update({})
     assert defense.harden(model, draw) is model
     assert defense.protect_batch(batch, model, draw) is batch
     assert defense.protect_update(update, model, draw) is update

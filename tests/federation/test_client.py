@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from benchmark.contract import Batch, Update
+from benchmark.contract import ImageBatch, Update
 from benchmark.federation import fedsgd
 
 VICTIMS = [
@@ -19,7 +19,7 @@ def victim(request, make_victim):
 
 @pytest.fixture
 def batch(draw):
-    return Batch(torch.rand(3, 1, 28, 28, generator=draw), torch.tensor([3, 0, 3]))
+    return ImageBatch(torch.rand(3, 1, 28, 28, generator=draw), torch.tensor([3, 0, 3]))
 
 
 def test_update_is_the_gradient_that_a_backward_pass_leaves(victim, batch):
@@ -36,7 +36,8 @@ def test_update_is_the_gradient_that_a_backward_pass_leaves(victim, batch):
 def test_update_of_a_batch_is_the_mean_of_its_images(victim, batch):
     update = fedsgd(victim, batch)
     alone = [
-        fedsgd(victim, Batch(batch.images[i : i + 1], batch.labels[i : i + 1])) for i in range(3)
+        fedsgd(victim, ImageBatch(batch.images[i : i + 1], batch.labels[i : i + 1]))
+        for i in range(3)
     ]
     mean = Update({name: torch.stack([one[name] for one in alone]).mean(0) for name in update})
     for name in update:

@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 import torch
 
-from benchmark.contract import Batch, Defense, Update
+from benchmark.contract import Defense, ImageBatch, Update
 from benchmark.data import load_images
 from benchmark.errors import PluginError, ProtocolError
 from benchmark.federation import DefendedRound, Round, draw_images, fedsgd, rounds
@@ -129,7 +129,7 @@ def test_hooks_are_met_in_the_order_of_the_data(make_round, make_victim):
 
         def protect_batch(self, batch, model, generator):
             assert model is other
-            return Batch(1 - batch.images, batch.labels)
+            return ImageBatch(1 - batch.images, batch.labels)
 
         def protect_update(self, update, model, generator):
             assert model is other
@@ -142,7 +142,7 @@ def test_hooks_are_met_in_the_order_of_the_data(make_round, make_victim):
     plain = make_round()
     defended = DefendedRound(plain, Replaces(), "replaces")
     truth = plain.truths[0]
-    wanted = fedsgd(other, Batch(1 - truth.images, truth.labels)).without("pos_embed")
+    wanted = fedsgd(other, ImageBatch(1 - truth.images, truth.labels)).without("pos_embed")
     assert same(defended.update(0), wanted)
     assert defended.model is other
     assert defended.server_model is plain.victim

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from benchmark.metrics import METRICS, Candidates, Scorer, candidate_rows, pixels
+from benchmark.metrics import METRICS, Candidates, ImageScorer, candidate_rows, pixels
 from benchmark.metrics import iip as module
 from benchmark.metrics.iip import iip
 
@@ -67,7 +67,7 @@ def test_rounding_of_the_truth_s_own_features_makes_it_no_other_image(split):
 
 
 def test_score_of_a_batch_is_the_ratio_of_exact_matches(split, candidates):
-    scorer = Scorer(("iip",), (0.2,), candidates=candidates)
+    scorer = ImageScorer(("iip",), (0.2,), candidates=candidates)
     batch = split[[0, 50, 100, 150]]
     answer = batch.clone()
     answer[3] = split[151]
@@ -76,7 +76,7 @@ def test_score_of_a_batch_is_the_ratio_of_exact_matches(split, candidates):
 
 
 def test_iip_without_an_embedding_is_none(split):
-    assert Scorer(("iip",), (0.2,)).score(split[:1], split[:1]) == {"iip": None}
+    assert ImageScorer(("iip",), (0.2,)).score(split[:1], split[:1]) == {"iip": None}
 
 
 def test_candidates_are_embedded_once_and_a_few_at_a_time(split):

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from benchmark.metrics import METRICS, Scorer
+from benchmark.metrics import METRICS, ImageScorer
 from benchmark.metrics.labels import label_accuracy
 
 
@@ -25,7 +25,7 @@ def test_label_accuracy_counts_each_label_as_often_as_it_occurs(truth, named, sc
 
 def test_labels_are_scored_once_for_the_whole_batch_beside_the_images():
     images = torch.rand(2, 1, 4, 4)
-    scorer = Scorer(("label_accuracy", "mse"), (1.0,))
+    scorer = ImageScorer(("label_accuracy", "mse"), (1.0,))
     labels = torch.tensor([1, 2]), torch.tensor([2, 9])
     assert scorer.score(images, images, labels) == {"label_accuracy": 0.5, "mse": 0}
     assert METRICS["label_accuracy"].better == "higher"
@@ -33,5 +33,5 @@ def test_labels_are_scored_once_for_the_whole_batch_beside_the_images():
 
 def test_labels_that_were_not_inferred_have_no_score():
     images = torch.rand(2, 1, 4, 4)
-    scores = Scorer(("mse", "label_accuracy"), (1.0,)).score(images, images)
+    scores = ImageScorer(("mse", "label_accuracy"), (1.0,)).score(images, images)
     assert scores == {"mse": 0, "label_accuracy": None}

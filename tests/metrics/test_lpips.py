@@ -5,7 +5,7 @@ import torchvision
 from torchvision.models import AlexNet_Weights, SqueezeNet1_1_Weights, VGG16_Weights
 
 from benchmark.errors import DataUnavailable
-from benchmark.metrics import LPIPS_URLS, METRICS, Scorer
+from benchmark.metrics import LPIPS_URLS, METRICS, ImageScorer
 from benchmark.metrics.lpips import lpips
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:torchvision")
@@ -64,7 +64,7 @@ def test_lpips_without_weights_is_none(truth, tmp_path, net):
 
 
 def test_each_metric_reads_its_own_backbone(truth, noisier, files, net):
-    scorer = Scorer(tuple(NAMES.values()), (0.2,) * 3, files)
+    scorer = ImageScorer(tuple(NAMES.values()), (0.2,) * 3, files)
     scores = scorer.score(truth[None], noisier[-1][None])
     assert scores.pop(NAMES[net]) == pytest.approx(lpips(truth, noisier[-1], files, net=net))
     assert set(scores.values()) == {None}

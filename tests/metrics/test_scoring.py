@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from benchmark.errors import PluginError, ProtocolError
-from benchmark.metrics import IMAGE_METRICS, METRICS, TEXT_METRICS, Scorer, metric
+from benchmark.metrics import IMAGE_METRICS, METRICS, TEXT_METRICS, ImageScorer, metric
 
 STD = (0.2, 0.3, 0.1)
 PIXEL_METRICS = tuple(name for name in IMAGE_METRICS if name != "lpips")
-EVERYTHING = Scorer(IMAGE_METRICS, STD)
+EVERYTHING = ImageScorer(IMAGE_METRICS, STD)
 
 
 def test_metrics_stand_in_their_order():
@@ -23,7 +23,7 @@ def test_unknown_metric_is_refused_with_the_known_ones():
     with pytest.raises(ProtocolError, match="'pnsr' is unknown; known: psnr, ssim, mse"):
         metric("pnsr")
     with pytest.raises(ProtocolError, match="pnsr"):
-        Scorer(("pnsr",), STD)
+        ImageScorer(("pnsr",), STD)
 
 
 def test_listing_imports_nothing_heavy():
@@ -40,7 +40,7 @@ print(sorted({"torch", "torchvision", "numpy", "scipy", "skimage", "lpips"} & se
 
 @pytest.mark.parametrize("name", PIXEL_METRICS)
 def test_noisier_image_never_scores_better(name, truth, noisier):
-    scorer = Scorer((name,), STD)
+    scorer = ImageScorer((name,), STD)
     scores = [scorer.score(truth[None], image[None])[name] for image in noisier]
     assert scores == sorted(scores, reverse=METRICS[name].better == "higher")
     assert len(set(scores)) == len(scores)
@@ -61,7 +61,7 @@ def test_order_of_the_batch_carries_no_credit(truth, noisier):
 
 def test_score_of_a_batch_is_the_mean_over_its_pairs(truth, noisier):
     batch, images = torch.stack([truth, 1 - truth]), torch.stack([noisier[1], 1 - noisier[4]])
-    together = Scorer(PIXEL_METRICS, STD).score(batch, images)
+    together = ImageScorer(PIXEL_METRICS, STD).score(batch, images)
     for name in PIXEL_METRICS:
         given = {"std": STD} if name == "normalised_mse" else {}
         alone = [METRICS[name].score(*pair, **given) for pair in zip(batch, images, strict=True)]

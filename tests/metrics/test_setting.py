@@ -10,7 +10,7 @@ from benchmark.metrics import LPIPS_URLS
 from benchmark.protocol import load_protocol
 from benchmark.seeds import generator
 from benchmark.tracks import load_setting
-from benchmark.victims import VictimSpec, build
+from benchmark.victims import ImageSpec, build
 
 RESNET = {"architecture": "cifar/resnet20"}
 DATA = {"channels": 1, "size": 8, "classes": 10, "mean": (0.3,), "std": (0.4,)}
@@ -50,7 +50,7 @@ def test_every_private_image_of_a_small_split_is_a_candidate(setting):
 def test_features_are_what_the_last_layer_reads(setting):
     made = setting(iip_embedding=RESNET)
     network = build(
-        VictimSpec(
+        ImageSpec(
             **RESNET,
             **DATA
             | {
@@ -73,7 +73,7 @@ def test_embedding_that_cannot_be_had_leaves_the_rest_scored(setting, tmp_path):
     stated = {**RESNET, "checkpoint": "net.safetensors"}
     made = setting(iip_embedding=stated)
     assert scores(made, 0) == {"psnr": 160, "iip": None}
-    network = build(VictimSpec(**RESNET, **DATA), generator(0, "any")).network
+    network = build(ImageSpec(**RESNET, **DATA), generator(0, "any")).network
     save_file(network.state_dict(), tmp_path / "net.safetensors")
     assert scores(setting(iip_embedding=stated), 0) == {"psnr": 160, "iip": 1}
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from benchmark.errors import PluginError, ProtocolError
-from benchmark.metrics import METRICS, TEXT_METRICS, Scorer, TextScorer, sequence_assignment
+from benchmark.metrics import METRICS, TEXT_METRICS, ImageScorer, TextScorer, sequence_assignment
 
 WORDS = tuple(f"{first}{second}" for first in "bcdfgklm" for second in ("an", "ed", "ir", "oth"))
 COUNTED = tuple(name for name in TEXT_METRICS if name not in ("bleu", "rouge1", "rouge2", "rougeL"))
@@ -181,7 +181,7 @@ def test_metric_of_something_else_is_refused_with_those_there_are():
     with pytest.raises(ProtocolError, match="psnr is of images; wanted one of total_accuracy, "):
         TextScorer(("bleu", "psnr"), decode)
     with pytest.raises(ProtocolError, match=r"bleu is of tokens; wanted one of psnr, .*label_acc"):
-        Scorer(("psnr", "bleu"), (1.0,))
+        ImageScorer(("psnr", "bleu"), (1.0,))
     with pytest.raises(ProtocolError, match="'blue' is unknown"):
         TextScorer(("blue",), decode)
 

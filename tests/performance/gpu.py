@@ -23,15 +23,15 @@ from torch.nn import functional
 from benchmark.contract import Update
 from benchmark.seeds import generator
 from benchmark.toolbox.matching import SquaredDistance, Target, Tracer
-from benchmark.victims import Initialisation, Victim, VictimSpec, build
+from benchmark.victims import ImageSpec, ImageVictim, Initialisation, build
 
 ROUNDS = 10
 STARTED = Initialisation(position_std=1.0, class_token_std=1.0)
 COLOUR: dict[str, Any] = {"channels": 3, "mean": (0.5,) * 3, "std": (0.25,) * 3}
-B = VictimSpec(
+B = ImageSpec(
     architecture="april_b", patch=8, initialisation=STARTED, size=32, classes=10, **COLOUR
 )
-VIT = VictimSpec(architecture="timm/vit_base_patch16_224", size=224, classes=1000, **COLOUR)
+VIT = ImageSpec(architecture="timm/vit_base_patch16_224", size=224, classes=1000, **COLOUR)
 TINY = B.model_copy(update={"width": 32, "depth": 1})
 TABLE = {
     "cuda": [
@@ -45,7 +45,7 @@ TABLE = {
 class Step:
     """One step of a stack: normalised images to the squared distance and its derivative."""
 
-    def __init__(self, victim: Victim, trials: int) -> None:
+    def __init__(self, victim: ImageVictim, trials: int) -> None:
         self.network = victim.network.requires_grad_(False)
         device, spec = victim.mean.device, victim.spec
         draws = generator(0, "step")
@@ -156,7 +156,7 @@ def milliseconds(work: Callable[[Tensor], Tensor], images: Tensor, rounds: int) 
     return statistics.median(taken[1:])
 
 
-def rows(name: str, spec: VictimSpec, trials: int, device: torch.device) -> Iterator[list[Any]]:
+def rows(name: str, spec: ImageSpec, trials: int, device: torch.device) -> Iterator[list[Any]]:
     """Yield one row of the table for every way on one victim."""
     step = Step(build(spec, generator(0, "victim")).to(device), trials)
     wanted = step.stacked(step.images)

@@ -7,7 +7,6 @@ import torch
 
 from benchmark.registry import Registry
 from benchmark.toolbox.closedform import row_space
-from benchmark.victims import anatomy
 
 REGISTRY = Registry()
 CASES = [
@@ -39,7 +38,7 @@ def test_closed_form(benchmark, quick, seen_by, protocol, attack):
 @pytest.mark.benchmark(group="row space of the first attention's gradient")
 def test_sketched_row_space_against_the_full_decomposition(benchmark, quick, seen_by):
     seen = seen_by(quick("quick_digits_b"), "span_closed_form")[0]
-    parts = anatomy(seen.model)
+    parts = seen.model.anatomy
     first = parts.blocks[0]
     qkv = [part.of(seen.update) for part in (first.query, first.key, first.value)]
     matrix = torch.cat(qkv).double()

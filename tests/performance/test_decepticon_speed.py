@@ -23,7 +23,7 @@ from benchmark.federation.client import fedsgd
 from benchmark.registry import Registry
 from benchmark.running.memory import resident
 from benchmark.seeds import generator
-from benchmark.victims import LanguageSpec, build_language
+from benchmark.victims import TextSpec, build
 
 USERS = 5
 THREADS = 2  # of the client's gradient, as the reference
@@ -72,10 +72,10 @@ def attacked(architecture, sequences, length, users=USERS):
 
     And accuracies, (users,).
     """
-    spec = LanguageSpec(
+    spec = TextSpec(
         architecture=architecture, activation="relu", vocabulary=VOCABULARY, length=length
     )
-    victim = build_language(spec, generator(0, "victim"))
+    victim = build(spec, generator(0, "victim"))
     attack = Registry().find("attack", "decepticon")[0].build()
     public = torch.randint(VOCABULARY, (4 * sequences, length), generator=generator(0, "public"))
     known = Knowledge(batch_size=sequences, length=length, public_text=public)

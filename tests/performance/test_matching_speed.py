@@ -20,7 +20,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from benchmark.contract import Batch, Budget, Knowledge, Observation, Stack
+from benchmark.contract import Budget, ImageBatch, Knowledge, Observation, Stack
 from benchmark.federation.client import fedsgd
 from benchmark.running.memory import Peak
 from benchmark.seeds import generator
@@ -34,7 +34,7 @@ from benchmark.toolbox.matching import (
 )
 from benchmark.toolbox.matching.trace import Product
 from benchmark.toolbox.noise import gaussian, with_noise
-from benchmark.victims import Initialisation, VictimSpec, build
+from benchmark.victims import ImageSpec, Initialisation, build
 
 aten = torch.ops.aten
 CLOSE = 1e-4  # of float32, relative
@@ -42,10 +42,10 @@ ROUNDS = 7
 STEPS = 800  # of an attack, as APRIL takes on MNIST
 COLOUR = {"channels": 3, "mean": (0.5,) * 3, "std": (0.25,) * 3}
 STARTED = Initialisation(position_std=1.0, class_token_std=1.0)
-B = VictimSpec(
+B = ImageSpec(
     architecture="april_b", patch=8, initialisation=STARTED, size=32, classes=10, **COLOUR
 )
-VIT = VictimSpec(architecture="timm/vit_base_patch16_224", size=224, classes=1000, **COLOUR)
+VIT = ImageSpec(architecture="timm/vit_base_patch16_224", size=224, classes=1000, **COLOUR)
 CASES = {
     "squared": (32, 1, SquaredDistance(), torch.square, 0.0),
     "squared, batch of 8": (4, 8, SquaredDistance(), torch.square, 0.0),
@@ -98,7 +98,7 @@ def observed(spec, trials, batch=1, noise=0.0):
         torch.rand(shape, generator=draws),
         torch.randint(spec.classes, shape[:2], generator=draws),
     )
-    updates = [fedsgd(victim, Batch(*pair)) for pair in zip(images, labels, strict=True)]
+    updates = [fedsgd(victim, ImageBatch(*pair)) for pair in zip(images, labels, strict=True)]
     if noise:
         updates = [with_noise(update, noise, gaussian, draws) for update in updates]
     budget = Budget(3600, 2**40, 10**6)

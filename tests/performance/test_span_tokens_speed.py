@@ -19,15 +19,15 @@ from benchmark.toolbox.text.spans import (
     predicted_places,
     token_candidates,
 )
-from benchmark.victims import LanguageSpec, build_language, weights
+from benchmark.victims import TextSpec, build, weights
 
 VOCABULARY, LENGTH = 50_257, 32
 
 
 @pytest.fixture(scope="module")
 def gpt2():
-    spec = LanguageSpec(architecture="gpt2", vocabulary=VOCABULARY, length=LENGTH)
-    return build_language(spec, torch.Generator().manual_seed(0))
+    spec = TextSpec(architecture="gpt2", vocabulary=VOCABULARY, length=LENGTH)
+    return build(spec, torch.Generator().manual_seed(0))
 
 
 def see(model, sequences):

@@ -6,13 +6,13 @@ import torch
 from benchmark.contract import Budget, Knowledge, Observation, TextBatch, Update
 from benchmark.errors import NotApplicable, WithheldError
 from benchmark.registry import Registry
-from benchmark.victims import LanguageSpec, build_language
+from benchmark.victims import TextSpec, build
 
 SEQUENCES, LENGTH, VOCABULARY = 2, 8, 500
 
 
 def make():
-    spec = LanguageSpec(
+    spec = TextSpec(
         architecture="transformer3",
         vocabulary=VOCABULARY,
         length=LENGTH,
@@ -20,7 +20,7 @@ def make():
         heads=4,
         mlp=64,
     )
-    return build_language(spec, torch.Generator().manual_seed(0))
+    return build(spec, torch.Generator().manual_seed(0))
 
 
 def observed(model, update, **facts):

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from benchmark import victims
 from benchmark.api import WithheldError
 from benchmark.contract import Budget, Knowledge, Observation, TextBatch, Update
 from benchmark.errors import NotApplicable
 from benchmark.registry import Registry
 from benchmark.seeds import generator
 from benchmark.toolbox.text.readout import Readings
-from benchmark.victims import LanguageSpec, build_language
 from submissions.attacks.decepticon.filling import Sheet, fill_masked
 from submissions.attacks.decepticon.lookups import dropped, lookups
 from submissions.attacks.decepticon.spelling import Items, Marked, Tables
@@ -31,7 +31,9 @@ def text(sequences, name="text"):
 def build(architecture, **settings):
     mask = MASK if architecture == "bert_base" else None
     spec = {"vocabulary": VOCABULARY, "length": 2 * LENGTH, "mask_token": mask, **SIZES, **settings}
-    return build_language(LanguageSpec(architecture=architecture, **spec), generator(0, "victim"))
+    return victims.build(
+        victims.TextSpec(architecture=architecture, **spec), generator(0, "victim")
+    )
 
 
 def observe(attack, tokens, architecture="transformer3", protect=None, **settings):

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from benchmark.api import Update, anatomy
+from benchmark.api import Update
 from benchmark.federation import DefendedRound
 from benchmark.registry import Registry
 
@@ -52,8 +52,8 @@ def test_withheld_position_is_all_that_is_missing(defended):
 def test_fixed_position_changes_the_positions_alone(defended, encoding):
     made = defended(f"fixed_position,encoding={encoding}")
     assert set(made.plain.update(0)) - set(made.update(0)) == {"pos_embed"}
-    assert not anatomy(made.model).position_trained
-    assert anatomy(made.plain.victim).position_trained
+    assert not made.model.anatomy.position_trained
+    assert made.plain.victim.anatomy.position_trained
     assert made.model.spec.position == encoding
     for name, weight in made.model.weights().items():
         assert torch.equal(weight, made.plain.victim.weights()[name])
@@ -74,15 +74,15 @@ def test_narrow_width_is_the_largest_below_the_share_that_heads_divide(
 ):
     victim = make_victim(size=size, patch=patch, depth=1)
     narrow = built(f"narrow_width,share={share}").harden(victim, draw)
-    assert anatomy(narrow).width == width
-    assert anatomy(narrow).patches == anatomy(victim).patches
-    assert anatomy(victim).width == 384
+    assert narrow.anatomy.width == width
+    assert narrow.anatomy.patches == victim.anatomy.patches
+    assert victim.anatomy.width == 384
 
 
 def test_narrow_width_fits_the_heads_of_timm(make_victim, draw):
     small = {"channels": 3, "size": 32, "patch": 2, "depth": 1}
     victim = make_victim("timm/deit_tiny_patch16_224", **small)  # 256 patches, 3 heads
-    assert anatomy(built("narrow_width").harden(victim, draw)).width == 126
+    assert built("narrow_width").harden(victim, draw).anatomy.width == 126
 
 
 @pytest.mark.parametrize("submission", REGISTRY.all("defense"), ids=lambda s: s.label)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmark.api import LanguageVictim, Stack, Update
+from benchmark.api import Stack, Update
 from benchmark.conformance import check_attack, check_defense
 from benchmark.registry import Registry
 
@@ -40,7 +40,7 @@ def test_attack_keeps_the_contract(stack):
     attack, seen = stack
     answers = check_attack(attack, seen)
     spec = seen.model.spec
-    if isinstance(seen.model, LanguageVictim):
+    if seen.model.track == "text":
         assert [answer.tokens.shape for answer in answers] == [(1, seen[0].length)] * 2
     else:
         assert [answer.images.shape for answer in answers] == [(1, 1, spec.size, spec.size)] * 2
@@ -57,7 +57,7 @@ def test_update_of_zeros_pulls_an_attack_to_nothing(stack):
     (answer,) = attack.build().reconstruct_stack(
         Stack([replace(seen[0], update=zero, knowledge=known)])
     )
-    if isinstance(seen.model, LanguageVictim):
+    if seen.model.track == "text":
         assert answer.certain is None or not answer.certain.any()
     else:
         assert answer.images.isfinite().all()

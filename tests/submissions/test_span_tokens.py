@@ -6,14 +6,14 @@ import torch
 from benchmark.contract import Budget, Knowledge, Observation, TextBatch, Update
 from benchmark.errors import NotApplicable
 from benchmark.registry import Registry
-from benchmark.victims import LanguageSpec, build_language
+from benchmark.victims import TextSpec, build
 
 VOCABULARY, LENGTH, MASK = 400, 8, 3
 CASES = [("transformer3", 1), ("transformer3", 4), ("gpt2", 1), ("gpt2", 4), ("bert_base", 1)]
 
 
 def make(architecture, width=64, depth=2):
-    spec = LanguageSpec(
+    spec = TextSpec(
         architecture=architecture,
         vocabulary=VOCABULARY,
         length=LENGTH,
@@ -23,7 +23,7 @@ def make(architecture, width=64, depth=2):
         heads=4,
         mlp=4 * width,
     )
-    return build_language(spec, torch.Generator().manual_seed(0))
+    return build(spec, torch.Generator().manual_seed(0))
 
 
 def see(model, tokens, masked=None):

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmark.contract import Batch
+from benchmark.contract import ImageBatch
 from benchmark.federation import fedsgd
 from benchmark.toolbox.closedform import (
     patches_from_embeddings,
@@ -13,7 +13,7 @@ from benchmark.toolbox.closedform import (
     patches_from_span,
     tokens_from_attention,
 )
-from benchmark.victims import anatomy, to_patches, weights
+from benchmark.victims import to_patches, weights
 
 START = {"position_std": 1.0, "class_token_std": 1.0}
 EXACT = {torch.float32: 1e-4, torch.float64: 1e-6}  # largest error, in normalised pixels
@@ -49,9 +49,9 @@ def leak(make_victim):
             norm.bias.data = shift * torch.randn(128, generator=draws).to(dtype)
             norm.weight.data = 0.5 + torch.rand(128, generator=draws).to(dtype)
         images = torch.rand(1, channels, side * patch, side * patch, generator=draws)
-        update = fedsgd(victim, Batch(images, torch.tensor([seed % 10])))
+        update = fedsgd(victim, ImageBatch(images, torch.tensor([seed % 10])))
         truth = to_patches((images - 0.4) / 0.25, patch)[0].double()
-        return anatomy(victim), weights(victim), update, truth
+        return victim.anatomy, weights(victim), update, truth
 
     return make
 
@@ -116,7 +116,7 @@ def test_span_sees_through_a_norm_with_a_shift_and_a_scale(leak, dtype, **size):
 def test_more_patches_than_width_are_not_determined(leak, make_victim):
     victim = make_victim(patch=2, width=8, initialisation=START)  # 196 patches
     images = torch.rand(1, 1, 28, 28, generator=torch.Generator().manual_seed(0))
-    update = fedsgd(victim, Batch(images, torch.tensor([0])))
+    update = fedsgd(victim, ImageBatch(images, torch.tensor([0])))
     found = patches_from_positions(update["pos_embed"][0, 1:], update["patch_embed.weight"])
     truth = to_patches((images - 0.4) / 0.25, 2)[0]
     assert found.isfinite().all()

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from benchmark.contract import Batch, Budget, Knowledge, Observation, Update
+from benchmark.contract import Budget, ImageBatch, Knowledge, Observation, Update
 from benchmark.errors import NotApplicable, WithheldError
 from benchmark.federation import fedsgd
 from benchmark.toolbox.labels import (
@@ -39,7 +39,7 @@ def leak(make_victim):
         draws = torch.Generator().manual_seed(seed)
         coarse = torch.rand(len(labels), 1, 4, 4, generator=draws)
         images = functional.interpolate(coarse, 28, mode="bilinear")  # smooth, unlike one another
-        return victims[key], fedsgd(victims[key], Batch(images, labels))
+        return victims[key], fedsgd(victims[key], ImageBatch(images, labels))
 
     return make
 

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from benchmark.errors import NotApplicable
-from benchmark.victims import anatomy, weights
+from benchmark.victims import ImageVictim, TextSpec, build, weights
 
 SMALL = {"channels": 3, "size": 32, "patch": 8, "depth": 2}
 VICTIMS = {
@@ -59,7 +59,7 @@ def changed_tokens(victim, images, name, index=...):
 
 
 def test_counts_and_shapes_fit_the_model(victim, images, name):
-    parts, known = anatomy(victim), weights(victim)
+    parts, known = victim.anatomy, weights(victim)
     pixels = parts.channels * parts.patch**2
     assert parts.prefix_tokens == PREFIX.get(name, 1)
     assert parts.patches == 16
@@ -79,7 +79,7 @@ def test_counts_and_shapes_fit_the_model(victim, images, name):
 
 
 def test_each_position_moves_its_own_patch_alone(victim, images):
-    parts = anatomy(victim)
+    parts = victim.anatomy
     assert parts.position_trained
     for patch in (0, 5, 15):
         row = (0, parts.position_offset + patch)
@@ -87,7 +87,7 @@ def test_each_position_moves_its_own_patch_alone(victim, images):
 
 
 def test_patch_embedding_moves_the_patches_and_prefixes_the_rest(victim, images):
-    parts = anatomy(victim)
+    parts = victim.anatomy
     first = parts.prefix_tokens
     bias = f"{parts.patch_embedding}.bias"
     assert changed_tokens(victim, images, bias) == list(range(first, parts.tokens))
@@ -96,7 +96,7 @@ def test_patch_embedding_moves_the_patches_and_prefixes_the_rest(victim, images)
 
 
 def test_query_key_and_value_make_the_block_s_attention(victim, images):
-    parts = anatomy(victim)
+    parts = victim.anatomy
     for block, named in zip(victim.network.blocks, parts.blocks, strict=True):
         given, answer, _ = into(victim, block.attn, images)
         heads = (len(given), parts.tokens, parts.heads, parts.width // parts.heads)
@@ -113,7 +113,7 @@ def test_query_key_and_value_make_the_block_s_attention(victim, images):
 
 
 def test_norms_stand_before_what_they_are_named_for(victim, images):
-    block, named = victim.network.blocks[0], anatomy(victim).blocks[0]
+    block, named = victim.network.blocks[0], victim.anatomy.blocks[0]
     if named.attention_norm is None:
         assert torch.equal(into(victim, block.attn, images)[0], embeddings(victim, images))
     for norm, module in ((named.attention_norm, block.attn), (named.mlp_norm, block.mlp)):
@@ -126,7 +126,7 @@ def test_norms_stand_before_what_they_are_named_for(victim, images):
 
 
 def test_block_says_whether_it_keeps_the_attention_s_input(victim, images):
-    block, named = victim.network.blocks[0], anatomy(victim).blocks[0]
+    block, named = victim.network.blocks[0], victim.anatomy.blocks[0]
     known = weights(victim)
     for layer in (named.attention_projection, named.mlp[1]):
         known[f"{layer}.weight"].zero_()
@@ -136,7 +136,7 @@ def test_block_says_whether_it_keeps_the_attention_s_input(victim, images):
 
 
 def test_final_norm_and_head_end_the_model(victim, images, name):
-    parts, known = anatomy(victim), weights(victim)
+    parts, known = victim.anatomy, weights(victim)
     before = victim(images).detach()
     known[f"{parts.head}.bias"] += 1
     share = 0.5 if name == "distilled" else 1  # two heads, averaged
@@ -152,20 +152,21 @@ def test_final_norm_and_head_end_the_model(victim, images, name):
 
 
 def test_fixed_positions_are_known_and_not_trained(make_victim, name):
-    parts = anatomy(victim := make_victim(**VICTIMS[name], position="sincos_1d"))
+    victim = make_victim(**VICTIMS[name], position="sincos_1d")
+    parts = victim.anatomy
     assert not parts.position_trained
     assert parts.position in weights(victim)
     assert parts.position not in victim.weights()
 
 
-@pytest.mark.parametrize("model", [nn.Linear(1, 1), nn.Identity()])
-def test_parts_of_another_model_are_not_known(model):
-    with pytest.raises(NotApplicable, match=f"the parts of a {type(model).__name__} are not known"):
-        anatomy(model)
+def test_an_image_s_parts_are_not_asked_of_a_victim_of_text():
+    spec = TextSpec(architecture="transformer3", vocabulary=9, length=4)
+    with pytest.raises(NotApplicable, match="the parts of a LanguageVictim are not known"):
+        ImageVictim.of(build(spec, torch.Generator()))
 
 
 def test_parts_of_a_vit_with_a_norm_before_its_blocks_are_not_known(make_victim):
     small = {"channels": 3, "size": 32, "depth": 1}
     victim = make_victim("timm/vit_base_patch16_clip_224", **small)
     with pytest.raises(NotApplicable, match="vit_base_patch16_clip_224"):
-        anatomy(victim)
+        _ = victim.anatomy

@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 from benchmark.errors import BenchmarkError, DataUnavailable, NotApplicable
 from benchmark.running.exchange import load_model, save_model
 from benchmark.seeds import generator
-from benchmark.victims import VictimSettings, build
+from benchmark.victims import ImageSettings, build
 
 FILES = ("own/net.safetensors", "own/net.pth", "net.pt")
 
@@ -133,13 +133,13 @@ def test_missing_file_and_missing_mirror_say_where_it_is_wanted(trained, mirror)
 )
 def test_checkpoint_that_cannot_be_is_refused(settings, said):
     with pytest.raises(ValidationError, match=said):
-        VictimSettings(architecture="april_b", **settings)
+        ImageSettings(architecture="april_b", **settings)
 
 
 def test_younger_keys_are_written_only_where_given():
-    plain = VictimSettings(architecture="april_b")
+    plain = ImageSettings(architecture="april_b")
     younger = {"checkpoint": "net.pt", "heads": 2}
     assert not younger.keys() & plain.model_dump(mode="json").keys()
-    chosen = VictimSettings(architecture="face_transformer", **younger)
+    chosen = ImageSettings(architecture="face_transformer", **younger)
     assert chosen.model_dump(mode="json").items() >= younger.items()
-    assert VictimSettings(**chosen.model_dump()) == chosen
+    assert ImageSettings(**chosen.model_dump()) == chosen

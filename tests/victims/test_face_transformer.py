@@ -7,7 +7,7 @@ from torch.nn import functional
 from benchmark.errors import ProtocolError
 from benchmark.running.exchange import load_model, save_model
 from benchmark.toolbox.matching.trace import Product, Tracer
-from benchmark.victims import anatomy, head, weights
+from benchmark.victims import weights
 from benchmark.victims.face_transformer import FaceTransformer
 
 SMALL = {"channels": 3, "size": 16, "patch": 6, "width": 24, "depth": 2, "heads": 3}
@@ -88,12 +88,12 @@ def test_tracer_takes_a_whole_stack_apart_as_autograd_would(victim, draw):
 
 
 def test_anatomy_names_its_parts(victim, images):
-    parts, known = anatomy(victim), weights(victim)
+    parts, known = victim.anatomy, weights(victim)
     assert (parts.patch, parts.overlap, parts.patches, parts.tokens) == (4, 2, 16, 17)
     side = parts.patch + parts.overlap
     assert known[f"{parts.patch_embedding}.weight"].shape == (parts.width, 3 * side**2)
     assert known[parts.position].shape == (1, parts.tokens, parts.width)
-    assert (parts.heads, len(parts.blocks), head(victim)) == (3, 2, parts.head)
+    assert (parts.heads, len(parts.blocks), victim.head) == (3, 2, parts.head)
     assert known[f"{parts.head}.weight"].shape == (10, parts.width)
     before = victim(images).detach()
     for norm in (parts.final_norm, parts.blocks[0].attention_norm, parts.blocks[1].mlp_norm):
@@ -104,7 +104,7 @@ def test_anatomy_names_its_parts(victim, images):
 
 
 def test_patches_that_tile_do_not_overlap(make_victim):
-    assert anatomy(make_victim(depth=1)).overlap == 0
+    assert make_victim(depth=1).anatomy.overlap == 0
 
 
 def test_positions_can_be_fixed(victim, images):

@@ -7,7 +7,7 @@ from torch.nn import functional
 from benchmark.errors import NotApplicable, ProtocolError
 from benchmark.running.exchange import load_model, save_model
 from benchmark.seeds import generator
-from benchmark.victims import anatomy, build
+from benchmark.victims import build
 
 SWIN = {"architecture": "timm/swin_tiny_patch4_window7_224", "width": 24, "size": 48}
 FAMILIES = {
@@ -86,10 +86,10 @@ def test_answer_to_an_image_does_not_depend_on_its_batch(victim, images):
 
 def test_parts_of_all_but_a_vit_are_not_known(victim, name):
     if name == "vit":
-        assert anatomy(victim).patches == 4
+        assert victim.anatomy.patches == 4
     else:
         with pytest.raises(NotApplicable, match="the parts of a Victim are not known"):
-            anatomy(victim)
+            _ = victim.anatomy
 
 
 @pytest.mark.parametrize(("layers", "start"), [("torch", 1), ("timm", 0)])

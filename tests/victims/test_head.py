@@ -1,9 +1,7 @@
 import pytest
 import torch
-from torch import nn
 
-from benchmark.errors import NotApplicable
-from benchmark.victims import head, weights
+from benchmark.victims import weights
 
 SMALL = {"channels": 3, "size": 32, "classes": 7}
 VICTIMS = {
@@ -30,7 +28,7 @@ VICTIMS = {
 def test_head_s_bias_moves_the_logits_alone(make_victim, draw, spec, named):
     victim = make_victim(**spec)
     images = torch.rand(1, victim.spec.channels, victim.spec.size, victim.spec.size, generator=draw)
-    assert head(victim) == named
+    assert victim.head == named
     assert f"{named}.weight" in victim.weights()
     before = victim(images).detach()
     with torch.no_grad():
@@ -39,8 +37,3 @@ def test_head_s_bias_moves_the_logits_alone(make_victim, draw, spec, named):
     torch.testing.assert_close(
         victim(images).detach(), before + share * torch.arange(7.0), rtol=1e-4, atol=1e-4
     )
-
-
-def test_head_of_another_model_is_not_known():
-    with pytest.raises(NotApplicable, match="the head of a Linear is not known"):
-        head(nn.Linear(1, 1))

@@ -8,8 +8,8 @@ from torch.nn import functional
 from benchmark.contract import TextBatch
 from benchmark.errors import DataUnavailable, ProtocolError
 from benchmark.seeds import generator
-from benchmark.victims import LanguageSpec, build_language, weights
-from benchmark.victims.language.build import sinusoids
+from benchmark.victims import TextSpec, build, weights
+from benchmark.victims.language.network import sinusoids
 
 TINY = {"width": 16, "depth": 2, "heads": 4, "mlp": 24, "vocabulary": 60, "length": 12}
 NAMES = ["transformer3", "gpt2", "bert_base"]
@@ -17,11 +17,11 @@ NAMES = ["transformer3", "gpt2", "bert_base"]
 
 def spec(architecture, **settings):
     mask_token = 5 if architecture == "bert_base" else None
-    return LanguageSpec(**{"architecture": architecture, "mask_token": mask_token, **settings})
+    return TextSpec(**{"architecture": architecture, "mask_token": mask_token, **settings})
 
 
 def make(architecture, seed=0, **settings):
-    return build_language(spec(architecture, **TINY | settings), generator(seed, "victim"))
+    return build(spec(architecture, **TINY | settings), generator(seed, "victim"))
 
 
 def draw_batch(victim, sequences=2):
@@ -49,7 +49,7 @@ def test_spec_and_seed_make_the_weights_and_another_seed_makes_others(name):
 
 
 def test_transformer3_is_the_papers_of_eleven_million_parameters():
-    victim = build_language(spec("transformer3", vocabulary=50257, length=512), generator(0))
+    victim = build(spec("transformer3", vocabulary=50257, length=512), generator(0))
     assert sum(tensor.numel() for tensor in victim.weights().values()) == 10_751_281
     embedding = victim.network.token_embedding.weight
     assert embedding.abs().max() <= 0.1
@@ -210,7 +210,7 @@ def trained(request, tmp_path, monkeypatch):
 def test_pretrained_weights_come_from_the_mirror(trained, tmp_path):
     victim, asked, folder = trained
     victim.network.save_pretrained(folder)
-    found = build_language(asked, generator(0), tmp_path)
+    found = build(asked, generator(0), tmp_path)
     ours = victim.weights()
     assert list(found.weights()) == list(ours)
     assert all(torch.equal(tensor, ours[name]) for name, tensor in found.weights().items())
@@ -218,7 +218,7 @@ def test_pretrained_weights_come_from_the_mirror(trained, tmp_path):
     found.train()
     assert found.loss(draw_batch(found)) != victim.loss(draw_batch(victim))
     with pytest.raises(ProtocolError, match="read 12 of 60 tokens; got length 13"):
-        build_language(asked.model_copy(update={"length": 13}), generator(0), tmp_path)
+        build(asked.model_copy(update={"length": 13}), generator(0), tmp_path)
 
 
 def test_absent_weights_are_unavailable_with_the_command_that_gets_them(trained, tmp_path):
@@ -226,5 +226,5 @@ def test_absent_weights_are_unavailable_with_the_command_that_gets_them(trained,
     folder.mkdir(parents=True)
     save_file({"one": torch.zeros(1)}, folder / "model.safetensors")  # and no config.json
     with pytest.raises(DataUnavailable, match=r"hf download .*model\.safetensors") as missing:
-        build_language(asked, generator(0), tmp_path)
+        build(asked, generator(0), tmp_path)
     assert missing.value.tried[0] == str(folder)

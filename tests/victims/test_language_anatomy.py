@@ -1,11 +1,10 @@
 import pytest
 import torch
-from torch import nn
 from torch.nn import functional
 
 from benchmark.errors import NotApplicable
 from benchmark.seeds import generator
-from benchmark.victims import LanguageSpec, build_language, language_anatomy, weights
+from benchmark.victims import TextSpec, TextVictim, build, weights
 
 SMALL = {"width": 12, "depth": 2, "heads": 3, "mlp": 20, "vocabulary": 40, "length": 8}
 NAMES = ["transformer3", "gpt2", "bert_base"]
@@ -19,8 +18,8 @@ def name(request):
 @pytest.fixture
 def victim(name):
     mask_token = 3 if name == "bert_base" else None
-    spec = LanguageSpec(architecture=name, mask_token=mask_token, activation="relu", **SMALL)
-    victim = build_language(spec, generator(0, name))
+    spec = TextSpec(architecture=name, mask_token=mask_token, activation="relu", **SMALL)
+    victim = build(spec, generator(0, name))
     draw = generator(0, "weights")
     for tensor in weights(victim).values():  # no zero bias and no plain norm may hide a mistake
         if tensor.is_floating_point():
@@ -79,12 +78,12 @@ def forward(parts, tensors, tokens, eps):
 
 def test_the_named_parts_alone_make_the_models_logits(victim, name, tokens):
     eps = 1e-12 if name == "bert_base" else 1e-5
-    logits = forward(language_anatomy(victim), weights(victim), tokens, eps)
+    logits = forward(victim.anatomy, weights(victim), tokens, eps)
     torch.testing.assert_close(logits, victim(tokens), rtol=1e-4, atol=1e-4)
 
 
 def test_every_trained_parameter_has_a_place(victim):
-    parts = language_anatomy(victim)
+    parts = victim.anatomy
     norms = [parts.embedding_norm, parts.final_norm, parts.head_norm]
     layers = [parts.head_transform, parts.decoder]
     for block in parts.blocks:
@@ -98,7 +97,7 @@ def test_every_trained_parameter_has_a_place(victim):
 
 
 def test_sizes_are_the_specs_and_a_part_is_oriented_out_by_in(victim):
-    parts, tensors = language_anatomy(victim), weights(victim)
+    parts, tensors = victim.anatomy, weights(victim)
     assert (parts.vocabulary, parts.width, parts.heads, len(parts.blocks)) == (40, 12, 3, 2)
     assert tensors[parts.position].shape == (8, 12)
     assert parts.decoder.weight.of(tensors).shape == (40, 12)
@@ -110,14 +109,14 @@ def test_sizes_are_the_specs_and_a_part_is_oriented_out_by_in(victim):
 
 
 def test_a_part_is_written_through_to_the_model(victim, tokens):
-    parts, tensors = language_anatomy(victim), weights(victim)
+    parts, tensors = victim.anatomy, weights(victim)
     before = victim(tokens)
     parts.blocks[0].value.weight.of(tensors)[1, 2] += 1
     assert not torch.allclose(victim(tokens), before)
 
 
 def test_an_updates_parts_are_read_as_the_weights_are(victim, tokens):
-    parts, named = language_anatomy(victim), victim.weights()
+    parts, named = victim.anatomy, victim.weights()
     grads = torch.autograd.grad(victim(tokens).square().mean(), list(named.values()))
     update = dict(zip(named, grads, strict=True))
     for block in parts.blocks:
@@ -130,14 +129,14 @@ def test_an_updates_parts_are_read_as_the_weights_are(victim, tokens):
 
 def test_fixed_positions_are_named_and_not_trained(name):
     for position in ("learned", "sinusoidal"):
-        spec = LanguageSpec(architecture=name, mask_token=3, position=position, **SMALL)
-        victim = build_language(spec, generator(0))
-        parts = language_anatomy(victim)
+        spec = TextSpec(architecture=name, mask_token=3, position=position, **SMALL)
+        victim = build(spec, generator(0))
+        parts = victim.anatomy
         assert parts.position_trained == (position == "learned")
         assert parts.position_trained == (parts.position in victim.weights())
         assert parts.position in weights(victim)
 
 
-def test_a_model_that_reads_no_text_is_not_applicable():
-    with pytest.raises(NotApplicable, match="a Linear reads no text"):
-        language_anatomy(nn.Linear(1, 1))
+def test_a_victim_that_reads_no_text_is_not_applicable(make_victim):
+    with pytest.raises(NotApplicable, match="a Victim reads no text"):
+        TextVictim.of(make_victim())

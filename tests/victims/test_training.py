@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from benchmark.errors import BenchmarkError, DataUnavailable
-from benchmark.victims import Stage, VictimSettings, VictimSpec
+from benchmark.victims import ImageSettings, ImageSpec, Stage
 from benchmark.victims.training import Recipe
 
-SETTINGS = VictimSettings(
+SETTINGS = ImageSettings(
     architecture="april_b", width=16, depth=1, patch=4, trained_on="digits", epochs=2
 )
 
@@ -28,7 +28,7 @@ def stage():
     def make(seed=0, content="c", size=8, mean=0.5, recipe=None, **changes):
         settings = SETTINGS.model_copy(update=changes)
         own = settings.model_dump(exclude={"trained_on", "epochs", "mean", "std"})
-        spec = VictimSpec(**own, channels=1, size=size, classes=2, mean=(mean,), std=(0.3,))
+        spec = ImageSpec(**own, channels=1, size=size, classes=2, mean=(mean,), std=(0.3,))
         return Stage(settings, spec, seed, content, recipe or Recipe())
 
     return make

@@ -13,7 +13,7 @@ from benchmark.toolbox.labels import check_labels, infer_labels
 from benchmark.toolbox.matching.loop import search
 from benchmark.toolbox.matching.search import Search
 from benchmark.toolbox.matching.text import check_text, words_told
-from benchmark.victims import LanguageVictim, language_anatomy
+from benchmark.victims import TextVictim
 
 
 class SearchAttack(Attack):
@@ -39,7 +39,7 @@ class SearchAttack(Attack):
     def matched(self, seen: Observation) -> frozenset[str]:
         """Return the names of the parameters to match; of text, all but the tokens' table."""
         if _is_text(seen):
-            return frozenset(seen.update) - {language_anatomy(seen.model).token_embedding}
+            return frozenset(seen.update) - {TextVictim.of(seen.model).anatomy.token_embedding}
         return frozenset(seen.update)
 
     def applies(self, seen: Observation) -> None:
@@ -79,4 +79,4 @@ class SearchAttack(Attack):
 
 
 def _is_text(seen: Observation) -> bool:
-    return isinstance(seen.model, LanguageVictim)
+    return seen.model.track == "text"

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from benchmark.contract import Observation, Reconstruction
 from benchmark.toolbox.matching.trace import Loss
-from benchmark.victims import Victim
+from benchmark.victims import ImageVictim
 
 
 @dataclass(frozen=True)
@@ -25,15 +25,14 @@ class Images:
         searched: whether labels are unknown too (DLG, Zhu et al., 2019).
     """
 
-    victim: Victim
+    victim: ImageVictim
     batch: int
     searched: bool
 
     @staticmethod
     def of(seen: Observation, *, searched: bool) -> Images:
         """Return the unknown images of a trial."""
-        assert isinstance(seen.model, Victim)
-        return Images(seen.model, seen.batch_size, searched)
+        return Images(ImageVictim.of(seen.model), seen.batch_size, searched)
 
     @property
     def numel(self) -> int:

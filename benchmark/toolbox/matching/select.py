@@ -9,45 +9,43 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from torch import nn
+from benchmark.contract import Victim
+from benchmark.victims import ImageVictim
 
-from benchmark.victims import LanguageVictim, anatomy, language_anatomy
 
-
-def in_blocks(model: nn.Module, names: Iterable[str], first: int, last: int) -> frozenset[str]:
+def in_blocks(model: Victim, names: Iterable[str], first: int, last: int) -> frozenset[str]:
     """Return the names that lie in blocks `first` to `last`, counted from 1, both included."""
-    anatomy(model)  # NotApplicable where blocks are not known
+    last = min(last, len(ImageVictim.of(model).anatomy.blocks))
     return frozenset(name for name in names if first <= _block(name) <= last)
 
 
-def of_attention(model: nn.Module, names: Iterable[str]) -> frozenset[str]:
+def of_attention(model: Victim, names: Iterable[str]) -> frozenset[str]:
     """Return the names of the parameters of attention: q, k, v and the projection."""
     attention = set()
-    for block in anatomy(model).blocks:
+    for block in ImageVictim.of(model).anatomy.blocks:
         for part in (block.query, block.key, block.value):
             attention |= {part.name, part.name.removesuffix("weight") + "bias"}
         attention |= {f"{block.attention_projection}.{kind}" for kind in ("weight", "bias")}
     return frozenset(names) & attention
 
 
-def of_mlp(model: nn.Module, names: Iterable[str]) -> frozenset[str]:
+def of_mlp(model: Victim, names: Iterable[str]) -> frozenset[str]:
     """Return the names of the parameters of the MLPs."""
-    layers = [layer for block in anatomy(model).blocks for layer in block.mlp]
+    layers = [layer for block in ImageVictim.of(model).anatomy.blocks for layer in block.mlp]
     return frozenset(names) & {f"{layer}.{kind}" for layer in layers for kind in ("weight", "bias")}
 
 
-def of_positions(model: nn.Module, names: Iterable[str]) -> frozenset[str]:
+def of_positions(model: Victim, names: Iterable[str]) -> frozenset[str]:
     """Return the name of the positions, where they are trained and were sent."""
-    parts = language_anatomy(model) if isinstance(model, LanguageVictim) else anatomy(model)
-    return frozenset(names) & {parts.position}
+    return frozenset(names) & {model.anatomy.position}
 
 
-def by_depth(model: nn.Module, names: Iterable[str], decay: float) -> dict[str, float]:
+def by_depth(model: Victim, names: Iterable[str], decay: float) -> dict[str, float]:
     """Return weights that fall with depth: 1 before the blocks, times `decay` at each block.
 
     What follows the blocks weighs as one block more.
     """
-    parts = anatomy(model)
+    parts = ImageVictim.of(model).anatomy
     before = (parts.patch_embedding, parts.position, *parts.prefix)
     weights = {}
     for name in names:

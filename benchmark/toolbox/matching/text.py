@@ -24,7 +24,7 @@ from benchmark.errors import NotApplicable
 from benchmark.toolbox.matching.search import Search
 from benchmark.toolbox.matching.trace import Loss
 from benchmark.toolbox.text.bag import bag, check_bag
-from benchmark.victims import LanguageVictim, language_anatomy
+from benchmark.victims import TextVictim
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Text:
         deviation: standard deviation of the table's entries.
     """
 
-    victim: LanguageVictim
+    victim: TextVictim
     batch: int
     length: int
     searched: bool
@@ -55,11 +55,9 @@ class Text:
     @staticmethod
     def of(seen: Observation, *, searched: bool) -> Text:
         """Return the unknown text of a trial."""
-        victim = seen.model
-        assert isinstance(victim, LanguageVictim)
-        device = next(victim.parameters()).device
+        victim = TextVictim.of(seen.model)
         with torch.no_grad():
-            everything = torch.arange(victim.spec.vocabulary, device=device)
+            everything = torch.arange(victim.spec.vocabulary, device=victim.device)
             table = victim.embed(everything[None])[0]
         mean = table.mean(0)
         spread = (table - mean).std()
@@ -148,7 +146,7 @@ def check_text(seen: Observation, plan: Search) -> None:
         raise NotApplicable("its priors are of images; the victim reads text")
     if plan.objective is None:
         raise NotApplicable("searches text by its gradient alone, and matches none")
-    if language_anatomy(seen.model).masked:
+    if TextVictim.of(seen.model).anatomy.masked:
         raise NotApplicable("searches text of a causal model; which places are masked is not known")
     if seen.batch_size * (seen.length - 1) < 1:
         raise NotApplicable(f"sequences of {seen.length} token predict nothing")

@@ -12,14 +12,14 @@ from benchmark.toolbox.matching.images import Images
 from benchmark.toolbox.matching.search import Search
 from benchmark.toolbox.matching.text import Text
 from benchmark.toolbox.matching.trace import Loss
-from benchmark.victims import LanguageVictim, Victim
+from benchmark.victims import ImageVictim, TextVictim
 
 
 class Unknowns(Protocol):
     """The unknowns of one batch, drawn from a standard normal at the start of a search."""
 
     @property
-    def victim(self) -> Victim | LanguageVictim:
+    def victim(self) -> ImageVictim | TextVictim:
         """Its network is read, never changed."""
         ...
 
@@ -57,5 +57,5 @@ class Unknowns(Protocol):
 
 def unknowns(seen: Observation, plan: Search) -> Unknowns:
     """Return what is unknown of any trial of a stack: the images, or the text."""
-    kind = Text if isinstance(seen.model, LanguageVictim) else Images
+    kind = Text if seen.model.track == "text" else Images
     return kind.of(seen, searched=plan.labels == "searched")

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmark.errors import NotApplicable
-from benchmark.victims import LanguageAnatomy, LanguageVictim, language_anatomy, weights
+from benchmark.victims import TextAnatomy, TextVictim, weights
 
 _QUIET = 1.5  # standard deviations of log-norms above the mean, the paper's cut-off
 _PASSES = 3  # of the mean of h and the probabilities there; they settle in two
@@ -35,7 +35,7 @@ def check_bag(update: Mapping[str, Tensor], model: nn.Module) -> None:
     Raises:
         NotApplicable: the model reads no text, or a gradient is missing.
     """
-    parts = language_anatomy(model)
+    parts = TextVictim.of(model).anatomy
     wanted = {parts.token_embedding, parts.decoder.weight.name}
     if parts.decoder.bias is not None:
         wanted.add(parts.decoder.bias.name)
@@ -53,7 +53,7 @@ def words(update: Mapping[str, Tensor], model: nn.Module, cut: float = 5.0) -> T
         model: the victim as the server knows it.
         cut: how many standard deviations of the log-norms of absent rows a row must stand out.
     """
-    parts = language_anatomy(model)
+    parts = TextVictim.of(model).anatomy
     return _present(update, parts, _decoded(update, model, parts, cut), cut).nonzero()[:, 0]
 
 
@@ -79,7 +79,7 @@ def bag(
         sequences: how many there are.
         cut: as in `words`.
     """
-    parts = language_anatomy(model)
+    parts = TextVictim.of(model).anatomy
     decoded = _decoded(update, model, parts, cut)
     present = _present(update, parts, decoded, cut)
     if not present.any():
@@ -111,7 +111,7 @@ class _Decoded:
 
 
 def _decoded(
-    update: Mapping[str, Tensor], model: nn.Module, parts: LanguageAnatomy, cut: float
+    update: Mapping[str, Tensor], model: nn.Module, parts: TextAnatomy, cut: float
 ) -> _Decoded:
     """Return what the decoder's gradient tells, from rows of tokens that do not occur."""
     weight, bias = parts.decoder.weight, parts.decoder.bias
@@ -132,7 +132,7 @@ def _decoded(
 
 
 def _present(
-    update: Mapping[str, Tensor], parts: LanguageAnatomy, decoded: _Decoded, cut: float
+    update: Mapping[str, Tensor], parts: TextAnatomy, decoded: _Decoded, cut: float
 ) -> Tensor:
     """Return which tokens occur, (vocabulary,) bool."""
     found = _outstanding(decoded.rest, cut)
@@ -160,7 +160,7 @@ def _masked(
     adds with the square of the number, and what differs from place to place with the number
     itself. Rows of labels are not cleared of the decoder's part wholly and share what is left.
     """
-    assert isinstance(model, LanguageVictim)
+    model = TextVictim.of(model)
     mask = model.spec.mask_token
     read = present.clone()
     read[mask] = False
@@ -170,7 +170,7 @@ def _masked(
     labels = (shares / once).round()
     predicted = min(count - 1, int(labels.sum()))
     embedded = decoded.rest + torch.outer(labels / max(predicted, 1), decoded.feature)
-    types = language_anatomy(model).token_types
+    types = TextVictim.of(model).anatomy.token_types
     assert types is not None
     left = count - predicted
     mean = (update[types][0] - embedded[mask]) / left

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmark.toolbox.text.layout import CODES, Layout, layout, measured
-from benchmark.victims import LanguageAnatomy, LanguageVictim, language_anatomy, weights
+from benchmark.victims import TextAnatomy, TextVictim, weights
 
 _MASKED_CODES = 3.0  # tokens of a masked model share their gradient anyway: codes farther apart
 _SKEW = 1e8  # of the first attention's scores: its softmax is a choice of one position
@@ -52,7 +52,7 @@ def imprint(
     Raises:
         NotApplicable: the model is no language victim, or too small.
     """
-    parts = language_anatomy(model)
+    parts = TextVictim.of(model).anatomy
     with torch.no_grad():
         task = _Imprint(model, parts, layout(parts), weights(model), generator)
         task.clear()
@@ -65,7 +65,7 @@ def imprint(
 @dataclass(frozen=True)
 class _Imprint:
     model: nn.Module
-    parts: LanguageAnatomy
+    parts: TextAnatomy
     place: Layout
     known: Mapping[str, Tensor]
     generator: torch.Generator
@@ -296,7 +296,7 @@ def given(model: nn.Module, weight: str, tokens: Tensor) -> Tensor:
     Returns:
         (batch, length, width of the layer's input).
     """
-    assert isinstance(model, LanguageVictim)
+    model = TextVictim.of(model)
     found: list[Tensor] = []
 
     def keep(_: nn.Module, inputs: tuple[Any, ...]) -> None:

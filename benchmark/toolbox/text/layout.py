@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from benchmark.errors import NotApplicable
-from benchmark.victims import LanguageAnatomy
+from benchmark.victims import TextAnatomy
 
 CODES = 0.3
 """Labels' codes lie in [1, 1 + CODES]: sums of one, two, three of them do not overlap."""
@@ -41,7 +41,7 @@ class Layout:
         return slice(self.width - self.carriers, self.width)
 
 
-def layout(parts: LanguageAnatomy) -> Layout:
+def layout(parts: TextAnatomy) -> Layout:
     """Return the use of the entries.
 
     Raises:
@@ -61,6 +61,6 @@ def layout(parts: LanguageAnatomy) -> Layout:
     return Layout(parts.width, share, anchors, free, carriers)
 
 
-def measured(parts: LanguageAnatomy) -> int:
+def measured(parts: TextAnatomy) -> int:
     """Return how many blocks measure; a masked model's last one serves the masked tokens alone."""
     return len(parts.blocks) - int(parts.masked)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from benchmark.toolbox.text.denoise import jumps
 from benchmark.toolbox.text.layout import layout, measured
-from benchmark.victims import language_anatomy, weights
+from benchmark.victims import TextVictim, weights
 
 EXACT = 1e-3
 """A rung of which less is left, as a share of its norm, is read beyond doubt."""
@@ -42,7 +42,7 @@ def rungs(update: Mapping[str, Tensor], model: nn.Module, tokens: int) -> tuple[
     Returns:
         vectors (rungs, width), and the block of each, (rungs,) int64.
     """
-    parts, known = language_anatomy(model), weights(model)
+    parts, known = TextVictim.of(model).anatomy, weights(model)
     place, count = layout(parts), measured(parts)
     vectors, noised = [], is_noised(update, model)
     for i, block in enumerate(parts.blocks[:count]):
@@ -65,7 +65,7 @@ def rungs(update: Mapping[str, Tensor], model: nn.Module, tokens: int) -> tuple[
 
 def is_noised(update: Mapping[str, Tensor], model: nn.Module) -> bool:
     """Tell whether even tokens that nobody wrote have gradient in their content entries."""
-    parts = language_anatomy(model)
+    parts = TextVictim.of(model).anatomy
     table = update[parts.token_embedding][:, layout(parts).content]
     return bool(table[:, 0].all())
 

@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from benchmark.errors import NotApplicable
 from benchmark.toolbox.closedform.solve import exact, row_space
-from benchmark.victims import LanguageBlock, LanguageVictim, Linear, language_anatomy, weights
+from benchmark.victims import LinearLayer, TextBlock, TextVictim, weights
 
 CLEAR = 0.1
 """A residual is beyond doubt below this share of the best one known to be wrong."""
@@ -31,7 +31,7 @@ _ROWS = 8192  # of the vocabulary at a time: some 50 MB in float64
 
 def reads_whole(model: nn.Module) -> bool:
     """Tell whether every place of the model sees the whole sequence, as in an encoder."""
-    return language_anatomy(model).masked
+    return TextVictim.of(model).anatomy.masked
 
 
 def label_places(model: nn.Module, tokens: Tensor) -> Tensor:
@@ -40,7 +40,7 @@ def label_places(model: nn.Module, tokens: Tensor) -> Tensor:
     The last ones of a causal model, and those that stand masked.
     """
     if reads_whole(model):
-        assert isinstance(model, LanguageVictim)
+        model = TextVictim.of(model)
         assert model.spec.mask_token is not None
         return tokens == model.spec.mask_token
     places = torch.zeros_like(tokens, dtype=torch.bool)
@@ -61,7 +61,7 @@ def check_spans(
     Raises:
         NotApplicable: the span is the whole space, or a gradient or a block is missing.
     """
-    parts, rank = language_anatomy(model), predicted_places(model, batch, length)
+    parts, rank = TextVictim.of(model).anatomy, predicted_places(model, batch, length)
     if rank < 1:
         raise NotApplicable(f"sequences of {length} token predict nothing")
     if rank >= parts.width:
@@ -82,7 +82,7 @@ def attention_span(
     generator: torch.Generator,
 ) -> Tensor:
     """Return an orthonormal basis (width, r) in float64 of one attention's inputs, r <= rank."""
-    linears = _attention(language_anatomy(model).blocks[block])
+    linears = _attention(TextVictim.of(model).anatomy.blocks[block])
     gradient = torch.cat([linear.weight.of(update) for linear in linears])
     return row_space(gradient, rank, generator)
 
@@ -133,8 +133,8 @@ class _Entrance:
 
     @staticmethod
     def of(model: nn.Module, length: int) -> _Entrance:
-        assert isinstance(model, LanguageVictim)
-        parts, known = language_anatomy(model), weights(model)
+        model = TextVictim.of(model)
+        parts, known = TextVictim.of(model).anatomy, weights(model)
         with torch.no_grad():
             everything = torch.arange(parts.vocabulary, device=known[parts.token_embedding].device)
             table = model.embed(everything[None])[0]
@@ -187,8 +187,8 @@ def label_scores(
     Returns:
         (vocabulary, places) float64, places in the order of `wanted`.
     """
-    assert isinstance(model, LanguageVictim)
-    decoder = language_anatomy(model).decoder
+    model = TextVictim.of(model)
+    decoder = TextVictim.of(model).anatomy.decoder
     features, logits = _decoded(model, tokens)
     if reads_whole(model):
         predicted, labels, asked = wanted, tokens, wanted
@@ -205,16 +205,16 @@ def label_scores(
     score -= len(shares) * exact(gradient @ inverse.to(gradient))
     if model.spec.mask_token is not None:
         score[model.spec.mask_token] = 0.0  # never a label, and its embedding's gradient is large
-    if language_anatomy(model).tied:
+    if TextVictim.of(model).anatomy.tied:
         doubtful = torch.zeros(len(score), dtype=torch.bool)
         doubtful[tokens[~wanted]] = True
         score[doubtful[:, None] & (score[~doubtful].amax(0) > _EXPLAINED)] = 0.0
     return score
 
 
-def _decoded(model: LanguageVictim, tokens: Tensor) -> tuple[Tensor, Tensor]:
+def _decoded(model: TextVictim, tokens: Tensor) -> tuple[Tensor, Tensor]:
     """Return the decoder's inputs (batch, length, width) and the logits."""
-    table = model.network.get_parameter(language_anatomy(model).decoder.weight.name)
+    table = model.network.get_parameter(TextVictim.of(model).anatomy.decoder.weight.name)
     linears = (part for part in model.network.modules() if isinstance(part, nn.Linear))
     decoder, found = next(part for part in linears if part.weight is table), []
     handle = decoder.register_forward_pre_hook(lambda _, given: found.append(given[0]))
@@ -226,5 +226,5 @@ def _decoded(model: LanguageVictim, tokens: Tensor) -> tuple[Tensor, Tensor]:
     return found[0], logits
 
 
-def _attention(block: LanguageBlock) -> Iterator[Linear]:
+def _attention(block: TextBlock) -> Iterator[LinearLayer]:
     yield from (block.query, block.key, block.value)

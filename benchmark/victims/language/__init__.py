@@ -1,14 +1,5 @@
-from benchmark.victims.language.anatomy import LanguageAnatomy, LanguageBlock, language_anatomy
-from benchmark.victims.language.build import build_language
-from benchmark.victims.language.spec import LanguageSettings, LanguageSpec
-from benchmark.victims.language.victim import LanguageVictim
+from benchmark.victims.language.anatomy import TextAnatomy, TextBlock
+from benchmark.victims.language.spec import TextSettings, TextSpec
+from benchmark.victims.language.victim import TextVictim
 
-__all__ = [
-    "LanguageAnatomy",
-    "LanguageBlock",
-    "LanguageSettings",
-    "LanguageSpec",
-    "LanguageVictim",
-    "build_language",
-    "language_anatomy",
-]
+__all__ = ["TextAnatomy", "TextBlock", "TextSettings", "TextSpec", "TextVictim"]

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 
-class LanguageSettings(BaseModel):
+class TextSettings(BaseModel):
     """The part of a language victim that a protocol chooses; None is the architecture's own."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -29,7 +29,7 @@ class LanguageSettings(BaseModel):
     """Hidden width of each block's MLP; own: 1536 of transformer3, four widths of the others."""
 
 
-class LanguageSpec(LanguageSettings):
+class TextSpec(TextSettings):
     """A language victim in full: the protocol's settings and what the tokens add."""
 
     vocabulary: int = Field(ge=1)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmark.victims.language.spec import LanguageSpec
+from benchmark.victims.language.spec import TextSpec
 
 WIDTH, DEPTH, HEADS, MLP = 96, 3, 8, 1536
 START = 0.1
@@ -75,7 +75,7 @@ class Transformer3(nn.Module):
         ValueError: heads that cannot share the width.
     """
 
-    def __init__(self, spec: LanguageSpec) -> None:
+    def __init__(self, spec: TextSpec) -> None:
         super().__init__()
         width, heads, mlp = spec.width or WIDTH, spec.heads or HEADS, spec.mlp or MLP
         if width % heads:

@@ -14,7 +14,7 @@ from transformers.utils import logging
 
 from benchmark.errors import ProtocolError
 from benchmark.victims.language.pretrained import model_folder
-from benchmark.victims.language.spec import LanguageSpec
+from benchmark.victims.language.spec import TextSpec
 
 START = 0.02
 """Standard deviation of both libraries' embeddings at the start."""
@@ -52,7 +52,7 @@ class Bert(BertForMaskedLM):  # type: ignore[no-untyped-call]
         return self.cls(states)
 
 
-def gpt2(spec: LanguageSpec, mirror: Path | None) -> Gpt2:
+def gpt2(spec: TextSpec, mirror: Path | None) -> Gpt2:
     """Make GPT-2 from torch's global stream: 124,439,808 parameters with 1,024 positions."""
     options: dict[str, Any] = {
         "activation_function": {"gelu": "gelu_new"}.get(spec.activation or "gelu", "relu"),
@@ -67,7 +67,7 @@ def gpt2(spec: LanguageSpec, mirror: Path | None) -> Gpt2:
     return Gpt2(GPT2Config(**options, **_given(sizes), bos_token_id=None, eos_token_id=None))
 
 
-def bert_base(spec: LanguageSpec, mirror: Path | None) -> Bert:
+def bert_base(spec: TextSpec, mirror: Path | None) -> Bert:
     """Make BERT from torch's global stream: 109,514,298 parameters with 512 positions."""
     options: dict[str, Any] = {
         "hidden_act": spec.activation or "gelu",
@@ -93,7 +93,7 @@ def _pretrained(
     kind: Any,  # noqa: ANN401  (either class)
     name: str,
     repository: str,
-    spec: LanguageSpec,
+    spec: TextSpec,
     mirror: Path | None,
     options: dict[str, Any],
 ) -> Any:  # noqa: ANN401

@@ -12,10 +12,10 @@ from typing import ClassVar
 from benchmark.api import (
     Attack,
     Grant,
+    ImageVictim,
     NotApplicable,
     Observation,
     Reconstruction,
-    anatomy,
     images_from_patches,
     weights,
 )
@@ -29,7 +29,7 @@ class AprilClosedForm(Attack):
     needs: ClassVar = frozenset({Grant.BATCH_SIZE})
 
     def applies(self, seen: Observation) -> None:
-        parts = anatomy(seen.model)
+        parts = ImageVictim.of(seen.model).anatomy
         first = parts.blocks[0]
         if first.attention_norm is not None or first.residual:
             raise NotApplicable("the first attention does not read the embeddings directly")
@@ -37,7 +37,7 @@ class AprilClosedForm(Attack):
             raise NotApplicable("the update holds no position gradient")
 
     def reconstruct(self, seen: Observation) -> Reconstruction:
-        parts, known = anatomy(seen.model), weights(seen.model)
+        parts, known = ImageVictim.of(seen.model).anatomy, weights(seen.model)
         first = parts.blocks[0]
         qkv = (first.query, first.key, first.value)
         tokens = tokens_from_attention(

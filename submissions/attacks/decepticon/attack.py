@@ -29,12 +29,11 @@ from torch import nn
 from benchmark.api import (
     Grant,
     Knowledge,
-    LanguageVictim,
     MaliciousAttack,
     NotApplicable,
     Observation,
     Reconstruction,
-    language_anatomy,
+    TextVictim,
 )
 from benchmark.toolbox.text.imprint import imprint
 from benchmark.toolbox.text.layout import layout
@@ -76,13 +75,13 @@ class Decepticon(MaliciousAttack):
         if self.measure == "public_text":
             sample = known.require(Grant.PUBLIC_TEXT)[:sequences]
         else:
-            vocabulary = language_anatomy(model).vocabulary
+            vocabulary = TextVictim.of(model).anatomy.vocabulary
             sample = torch.randint(vocabulary, (sequences, length), generator=generator)
         imprint(model, sample, generator, self.noise)
         return model
 
     def applies(self, seen: Observation) -> None:
-        parts = language_anatomy(seen.model)
+        parts = TextVictim.of(seen.model).anatomy
         layout(parts)
         if not parts.masked and seen.length < 2:
             raise NotApplicable("sequences of one token predict nothing")
@@ -127,5 +126,5 @@ class Decepticon(MaliciousAttack):
 
 def mask_token(model: nn.Module) -> int | None:
     """Return the token that hides others; None of a model that guesses every next one."""
-    assert isinstance(model, LanguageVictim)
+    model = TextVictim.of(model)
     return model.spec.mask_token if model.masked else None

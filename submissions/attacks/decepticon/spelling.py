@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor, nn
 
-from benchmark.api import LanguageAnatomy, language_anatomy, weights
+from benchmark.api import TextAnatomy, TextVictim, weights
 from benchmark.toolbox.text.layout import CODES, Layout, layout
 from benchmark.toolbox.text.readout import EXACT, Pairs, Readings, is_noised
 from benchmark.toolbox.text.sequences import SAME, combinations, distances, size_of
@@ -37,7 +37,7 @@ class Tables:
         noised: whether the update is.
     """
 
-    parts: LanguageAnatomy
+    parts: TextAnatomy
     place: Layout
     known: Mapping[str, Tensor]
     words: Tensor
@@ -49,7 +49,7 @@ class Tables:
     @staticmethod
     def of(update: Mapping[str, Tensor], model: nn.Module, length: int) -> Tables:
         """Return the tables for sequences of a length."""
-        parts, known = language_anatomy(model), weights(model)
+        parts, known = TextVictim.of(model).anatomy, weights(model)
         place = layout(parts)
         reached = length if parts.masked else length - 1  # a causal model's last is a label alone
         tokens, positions = known[parts.token_embedding], known[parts.position]
@@ -101,7 +101,7 @@ def centred(rows: Tensor) -> Tensor:
 
 
 def read_words(
-    update: Mapping[str, Tensor], parts: LanguageAnatomy, place: Layout, *, noised: bool
+    update: Mapping[str, Tensor], parts: TextAnatomy, place: Layout, *, noised: bool
 ) -> Tensor:
     """Return the ids of the tokens whose embedding has gradient, beyond noise where there is any.
 

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from benchmark.api import Grant, Observation, Victim
+from benchmark.api import Grant, ImageVictim, Observation
 from benchmark.toolbox.matching import Search, SearchAttack, Term
 from benchmark.toolbox.priors import BatchNormStatistics, TotalVariation
 
@@ -30,8 +30,7 @@ class DeepInversion(SearchAttack):
     total_variation: float = 1e-3
 
     def plan(self, seen: Observation) -> Search:
-        victim = seen.model
-        assert isinstance(victim, Victim)
+        victim = ImageVictim.of(seen.model)
         statistics = BatchNormStatistics(seen.public_network, victim.mean, victim.std)
         variation = TotalVariation("euclidean")
         terms = (Term(self.batch_norm, statistics), Term(self.total_variation, variation))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from benchmark.api import Grant, Observation, Victim, anatomy
+from benchmark.api import Grant, ImageVictim, Observation
 from benchmark.toolbox.labels import minimum_rule
 from benchmark.toolbox.matching import (
     Adam,
@@ -57,8 +57,7 @@ class GradInversion(SearchAttack):
         return frozenset(wanted | {Grant.PUBLIC_NETWORK} if self.batch_norm else wanted)
 
     def plan(self, seen: Observation) -> Search:
-        victim = seen.model
-        assert isinstance(victim, Victim)
+        victim = ImageVictim.of(seen.model)
         terms = [
             Term(self.total_variation, TotalVariation("euclidean")),
             Term(self.norm, EuclideanNorm()),
@@ -79,4 +78,4 @@ class GradInversion(SearchAttack):
         )
 
     def labels(self, seen: Observation) -> Tensor:
-        return minimum_rule(seen.update, anatomy(seen.model).head, seen.batch_size)
+        return minimum_rule(seen.update, ImageVictim.of(seen.model).anatomy.head, seen.batch_size)

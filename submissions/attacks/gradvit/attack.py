@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from benchmark.api import Grant, Observation, Victim, anatomy
+from benchmark.api import Grant, ImageVictim, Observation
 from benchmark.toolbox.labels import minimum_rule
 from benchmark.toolbox.matching import (
     Adam,
@@ -62,10 +62,9 @@ class GradViT(SearchAttack):
         return frozenset(wanted | {Grant.PUBLIC_NETWORK} if self.batch_norm else wanted)
 
     def plan(self, seen: Observation) -> Search:
-        victim = seen.model
-        assert isinstance(victim, Victim)
+        victim = ImageVictim.of(seen.model)
         terms = [
-            Term(self.patch, PatchBoundary(anatomy(victim).patch)),
+            Term(self.patch, PatchBoundary(victim.anatomy.patch)),
             Term(self.prior, EuclideanNorm()),
             Term(self.prior, TotalVariation("euclidean")),
         ]
@@ -85,4 +84,4 @@ class GradViT(SearchAttack):
         )
 
     def labels(self, seen: Observation) -> Tensor:
-        return minimum_rule(seen.update, anatomy(seen.model).head, seen.batch_size)
+        return minimum_rule(seen.update, ImageVictim.of(seen.model).anatomy.head, seen.batch_size)

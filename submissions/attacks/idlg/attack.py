@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from benchmark.api import Grant, NotApplicable, Observation, anatomy
+from benchmark.api import Grant, ImageVictim, NotApplicable, Observation
 from benchmark.toolbox.labels import sign_rule
 from benchmark.toolbox.matching import LBFGS, Search, SearchAttack, SquaredDistance
 
@@ -36,4 +36,4 @@ class IDLG(SearchAttack):
         return Search(SquaredDistance(), self.steps, LBFGS(history=self.history), rate=1.0)
 
     def labels(self, seen: Observation) -> Tensor:
-        return sign_rule(seen.update, anatomy(seen.model).head, seen.batch_size)
+        return sign_rule(seen.update, ImageVictim.of(seen.model).anatomy.head, seen.batch_size)

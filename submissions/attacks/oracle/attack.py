@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import torch
 
-from benchmark.api import Attack, Grant, LanguageVictim, Observation, Reconstruction
+from benchmark.api import Attack, Grant, Observation, Reconstruction
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,6 @@ class Oracle(Attack):
 
     def reconstruct(self, seen: Observation) -> Reconstruction:
         truth = seen.knowledge.require(Grant.TRUTH)
-        if isinstance(seen.model, LanguageVictim):
+        if seen.model.track == "text":
             return Reconstruction(tokens=truth, certain=torch.ones_like(truth, dtype=torch.bool))
         return Reconstruction(truth)

@@ -14,10 +14,10 @@ from typing import ClassVar
 from benchmark.api import (
     Attack,
     Grant,
+    ImageVictim,
     NotApplicable,
     Observation,
     Reconstruction,
-    anatomy,
     images_from_patches,
 )
 from benchmark.toolbox.closedform import patches_from_positions
@@ -30,11 +30,11 @@ class PositionClosedForm(Attack):
     needs: ClassVar = frozenset({Grant.BATCH_SIZE})
 
     def applies(self, seen: Observation) -> None:
-        if anatomy(seen.model).position not in seen.update:
+        if ImageVictim.of(seen.model).anatomy.position not in seen.update:
             raise NotApplicable("the update holds no position gradient")
 
     def reconstruct(self, seen: Observation) -> Reconstruction:
-        parts = anatomy(seen.model)
+        parts = ImageVictim.of(seen.model).anatomy
         patches = patches_from_positions(
             seen.update[parts.position][0, parts.position_offset :],
             seen.update[f"{parts.patch_embedding}.weight"].flatten(1),

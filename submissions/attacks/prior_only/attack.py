@@ -13,7 +13,6 @@ import torch
 from benchmark.api import (
     Attack,
     Grant,
-    LanguageVictim,
     NotApplicable,
     Observation,
     Reconstruction,
@@ -28,14 +27,14 @@ class PriorOnly(Attack):
 
     def applies(self, seen: Observation) -> None:
         known = seen.knowledge
-        text = isinstance(seen.model, LanguageVictim)
+        text = seen.model.track == "text"
         if text and (known.public_text is None or known.length is None):
             raise NotApplicable("needs length and public_text, which the protocol does not grant")
         if not text and known.data_statistics is None:
             raise NotApplicable("needs data_statistics, which the protocol does not grant")
 
     def reconstruct(self, seen: Observation) -> Reconstruction:
-        if isinstance(seen.model, LanguageVictim):
+        if seen.model.track == "text":
             common = int(torch.bincount(seen.public_text.flatten()).argmax())
             return Reconstruction(tokens=torch.full((seen.batch_size, seen.length), common))
         mean_image = seen.data_statistics.mean_image

@@ -10,11 +10,10 @@ import torch
 from benchmark.api import (
     Attack,
     Grant,
-    LanguageVictim,
+    ImageVictim,
     Observation,
     Reconstruction,
-    anatomy,
-    language_anatomy,
+    TextVictim,
 )
 
 
@@ -25,9 +24,9 @@ class Random(Attack):
     needs: ClassVar = frozenset({Grant.BATCH_SIZE})
 
     def reconstruct(self, seen: Observation) -> Reconstruction:
-        if isinstance(seen.model, LanguageVictim):
-            words, size = language_anatomy(seen.model).vocabulary, (seen.batch_size, seen.length)
+        if seen.model.track == "text":
+            words, size = TextVictim.of(seen.model).spec.vocabulary, (seen.batch_size, seen.length)
             return Reconstruction(tokens=torch.randint(words, size, generator=seen.generator))
-        parts = anatomy(seen.model)
+        parts = ImageVictim.of(seen.model).anatomy
         shape = (seen.batch_size, parts.channels, parts.size, parts.size)
         return Reconstruction(torch.rand(shape, generator=seen.generator))

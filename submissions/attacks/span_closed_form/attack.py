@@ -16,10 +16,10 @@ import torch
 from benchmark.api import (
     Attack,
     Grant,
+    ImageVictim,
     NotApplicable,
     Observation,
     Reconstruction,
-    anatomy,
     images_from_patches,
     weights,
 )
@@ -33,7 +33,7 @@ class SpanClosedForm(Attack):
     needs: ClassVar = frozenset({Grant.BATCH_SIZE})
 
     def applies(self, seen: Observation) -> None:
-        parts = anatomy(seen.model)
+        parts = ImageVictim.of(seen.model).anatomy
         first = parts.blocks[0]
         wanted = {first.query.name, first.key.name, first.value.name}
         wanted.add(f"{parts.patch_embedding}.weight")
@@ -41,7 +41,7 @@ class SpanClosedForm(Attack):
             raise NotApplicable(f"the update holds no gradient of {', '.join(missing)}")
 
     def reconstruct(self, seen: Observation) -> Reconstruction:
-        parts, known = anatomy(seen.model), weights(seen.model)
+        parts, known = ImageVictim.of(seen.model).anatomy, weights(seen.model)
         first, norm = parts.blocks[0], parts.blocks[0].attention_norm
         positions = known[parts.position][0, parts.position_offset :]
         qkv = (first.query, first.key, first.value)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmark.api import LanguageVictim, Linear, language_anatomy, weights
+from benchmark.api import LinearLayer, TextVictim, weights
 
 _ACTIVATIONS: tuple[Callable[[Tensor], Tensor], ...] = (
     functional.relu,
@@ -26,8 +26,8 @@ class FirstBlock:
     """
 
     def __init__(self, model: nn.Module) -> None:
-        assert isinstance(model, LanguageVictim)
-        self._parts, self._known = language_anatomy(model), weights(model)
+        model = TextVictim.of(model)
+        self._parts, self._known = TextVictim.of(model).anatomy, weights(model)
         self._model, self._block = model, self._parts.blocks[0]
         self._activation = self._find_activation()
 
@@ -66,7 +66,7 @@ class FirstBlock:
     def _mlp(self, x: Tensor) -> Tensor:
         return self._apply(self._block.second, self._activation(self._apply(self._block.first, x)))
 
-    def _apply(self, linear: Linear, x: Tensor) -> Tensor:
+    def _apply(self, linear: LinearLayer, x: Tensor) -> Tensor:
         bias = None if linear.bias is None else linear.bias.of(self._known)
         return functional.linear(x, linear.weight.of(self._known), bias)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from benchmark.api import Grant, LanguageVictim, Observation
+from benchmark.api import Grant, Observation
 from benchmark.toolbox.matching import (
     AbsoluteDistance,
     Search,
@@ -38,6 +38,6 @@ class TAG(SearchAttack):
     def plan(self, seen: Observation) -> Search:
         absolute = AbsoluteDistance(select.by_order(seen.update))
         objective = Sum(((1.0, SquaredDistance()), (self.absolute, absolute)))
-        text = isinstance(seen.model, LanguageVictim)
+        text = seen.model.track == "text"
         labels: Literal["given", "searched"] = "searched" if text else "given"
         return Search(objective, self.steps, rate=self.rate, labels=labels)

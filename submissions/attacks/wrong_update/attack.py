@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from benchmark.api import Attack, Grant, LanguageVictim, NotApplicable, Observation, Reconstruction
+from benchmark.api import Attack, Grant, NotApplicable, Observation, Reconstruction
 from submissions.attacks.position_closed_form.attack import PositionClosedForm
 from submissions.attacks.span_closed_form.attack import SpanClosedForm
 from submissions.attacks.span_tokens.attack import SpanTokens
@@ -22,12 +22,12 @@ class WrongUpdate(Attack):
     needs: ClassVar = frozenset({Grant.BATCH_SIZE, Grant.OTHER_UPDATE})
 
     def applies(self, seen: Observation) -> None:
-        if isinstance(seen.model, LanguageVictim):
+        if seen.model.track == "text":
             SpanTokens().applies(seen)
 
     def reconstruct(self, seen: Observation) -> Reconstruction:
         other = replace(seen, update=seen.knowledge.require(Grant.OTHER_UPDATE))
-        if isinstance(seen.model, LanguageVictim):
+        if seen.model.track == "text":
             return SpanTokens().reconstruct(other)
         position = PositionClosedForm()
         try:

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import nn
 
-from benchmark.api import Defense, Victim, anatomy
+from benchmark.api import Defense, ImageVictim, Victim
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,7 @@ class FixedPosition(Defense):
     encoding: Literal["sincos_1d", "sincos_2d"] = "sincos_1d"
     """Over the patch's index, of full rank; or over row and column, of rank 2 * side - 1."""
 
-    def harden(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
-        anatomy(model)  # not applicable to a model without an image's positions
-        assert isinstance(model, Victim)
-        return model.with_fixed_positions(self.encoding)
+    def harden(self, model: Victim, generator: torch.Generator) -> Victim:
+        victim = ImageVictim.of(model)
+        _ = victim.anatomy  # not applicable to a model without an image's positions
+        return victim.with_fixed_positions(self.encoding)

@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import nn
 
-from benchmark.api import Defense, Update
+from benchmark.api import Defense, Update, Victim
 from benchmark.toolbox.noise import gaussian, with_noise
 
 
@@ -22,7 +21,5 @@ class GaussianNoise(Defense):
     scale: float = 0.01
     """Noise norm over gradient norm."""
 
-    def protect_update(
-        self, update: Update, model: nn.Module, generator: torch.Generator
-    ) -> Update:
+    def protect_update(self, update: Update, model: Victim, generator: torch.Generator) -> Update:
         return with_noise(update, self.scale, gaussian, generator)

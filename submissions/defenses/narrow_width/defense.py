@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import nn
 
-from benchmark.api import Defense, Victim, anatomy
+from benchmark.api import Defense, ImageVictim, Victim
 
 
 @dataclass(frozen=True)
@@ -21,9 +20,9 @@ class NarrowWidth(Defense):
     share: float = 0.5
     """Upper bound of the width, in patches; at least one channel a head is kept."""
 
-    def harden(self, model: nn.Module, generator: torch.Generator) -> nn.Module:
-        parts = anatomy(model)
-        assert isinstance(model, Victim)
+    def harden(self, model: Victim, generator: torch.Generator) -> Victim:
+        victim = ImageVictim.of(model)
+        parts = victim.anatomy
         below = int(self.share * parts.patches - 1e-9)
         width = max(below // parts.heads, 1) * parts.heads
-        return model.with_width(width, generator)
+        return victim.with_width(width, generator)

@@ -8,18 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import nn
 
-from benchmark.api import Defense, LanguageVictim, Update, anatomy, language_anatomy
+from benchmark.api import Defense, Update, Victim
 
 
 @dataclass(frozen=True)
 class WithholdPosition(Defense):
     """Removes one tensor from the update."""
 
-    def protect_update(
-        self, update: Update, model: nn.Module, generator: torch.Generator
-    ) -> Update:
-        text = isinstance(model, LanguageVictim)
-        parts = language_anatomy(model) if text else anatomy(model)
-        return update.without(parts.position)
+    def protect_update(self, update: Update, model: Victim, generator: torch.Generator) -> Update:
+        return update.without(model.anatomy.position)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from benchmark.contract import Batch, Budget, Grant, Stack, ThreatModel, Update
+from benchmark.contract import Budget, Grant, ImageBatch, Stack, ThreatModel, Update
 from benchmark.contract import observe as observed
 from benchmark.errors import NotApplicable, WithheldError
 from benchmark.federation import fedsgd
@@ -44,7 +44,7 @@ def observe(make_victim):
         images = torch.rand(batch, 1, 8, 8, generator=draws)
         return observed(
             ThreatModel(grants=frozenset({Grant.BATCH_SIZE, *grants})),
-            update=fedsgd(victim, Batch(images, labels)).without(*withheld),
+            update=fedsgd(victim, ImageBatch(images, labels)).without(*withheld),
             model=victim,
             budget=Budget(60, 2**30, evaluations),
             generator=torch.Generator().manual_seed(seed),

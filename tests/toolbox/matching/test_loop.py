@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from benchmark.contract import Batch, Budget, Grant, Stack, ThreatModel, Update
+from benchmark.contract import Budget, Grant, ImageBatch, Stack, ThreatModel, Update
 from benchmark.contract import observe as observed
 from benchmark.federation import fedsgd
 from benchmark.toolbox.matching import loop
@@ -53,7 +53,7 @@ def make_stack(victim):
             seen.append(
                 observed(
                     GRANTED,
-                    update=fedsgd(model, Batch(images, labels)),
+                    update=fedsgd(model, ImageBatch(images, labels)),
                     model=model,
                     budget=Budget(60, memory_bytes, evaluations),
                     generator=torch.Generator().manual_seed(1000 * seed + trial),

@@ -6,7 +6,6 @@ import pytest
 
 from benchmark.errors import NotApplicable
 from benchmark.toolbox.matching import select
-from benchmark.victims import anatomy
 
 APRIL = {"architecture": "april_b", "width": 16, "depth": 3}
 TIMM = {"patch": 7, "depth": 3, "width": 24}
@@ -102,7 +101,7 @@ def test_victim_whose_parts_are_not_known_is_not_applicable(make_victim, rule):
 
 
 def test_a_victim_s_own_parts_bear_the_names_chosen(victim):
-    parts = anatomy(victim)
+    parts = victim.anatomy
     chosen = select.of_attention(victim, victim.weights()) | select.of_mlp(victim, victim.weights())
     for block in parts.blocks:
         assert {block.query.name, block.key.name, block.value.name} <= chosen

@@ -12,7 +12,7 @@ from benchmark.toolbox.matching import Registration, Search, SearchAttack, Squar
 from benchmark.toolbox.matching.text import Text
 from benchmark.toolbox.matching.unknowns import unknowns
 from benchmark.toolbox.priors import SquaredNorm
-from benchmark.victims import LanguageSpec, build_language
+from benchmark.victims import TextSpec, build
 
 VOCABULARY, LENGTH = 120, 4
 MATCH = Search(SquaredDistance(), 20, rate=0.1)
@@ -28,13 +28,13 @@ class Attack(SearchAttack):
 
 
 def make(architecture="transformer3", **settings):
-    spec = LanguageSpec(
+    spec = TextSpec(
         architecture=architecture,
         **{"vocabulary": VOCABULARY, "length": 8, "width": 16, "depth": 1, "heads": 2, "mlp": 32},
         mask_token=3 if architecture == "bert_base" else None,
         **settings,
     )
-    return build_language(spec, torch.Generator().manual_seed(0))
+    return build(spec, torch.Generator().manual_seed(0))
 
 
 def written(trial, batch=1, length=LENGTH):

@@ -10,7 +10,7 @@ from torch.nn import functional
 from benchmark.errors import NotApplicable
 from benchmark.toolbox.matching.gradients import Lookup, Product
 from benchmark.toolbox.matching.trace import Tracer
-from benchmark.victims import LanguageSpec, build_language
+from benchmark.victims import TextSpec, build
 
 GREY = {"channels": 1, "size": 8, "patch": 4, "classes": 5}
 TIMM = {**GREY, "depth": 1}
@@ -365,12 +365,12 @@ def test_a_layer_on_something_shared_by_all_rows_is_refused():
 @pytest.mark.parametrize("trials", [1, 2])
 @pytest.mark.parametrize("architecture", ["transformer3", "gpt2", "bert_base"])
 def test_language_models_on_embeddings_agree_with_autograd(architecture, trials):
-    spec = LanguageSpec(
+    spec = TextSpec(
         architecture=architecture,
         **{"vocabulary": 13, "length": 6, "width": 8, "depth": 1, "heads": 2, "mlp": 12},
         mask_token=12,
     )
-    victim = build_language(spec, torch.Generator().manual_seed(0)).double()
+    victim = build(spec, torch.Generator().manual_seed(0)).double()
     read = normal(0, trials, 2, 5, 8, dtype=torch.float64).requires_grad_()
     tokens = whole_numbers(1, 13, trials, 2, 5)
 

@@ -6,21 +6,21 @@ import torch
 from benchmark.contract import TextBatch, Update
 from benchmark.errors import NotApplicable
 from benchmark.toolbox.text.bag import bag, check_bag, words
-from benchmark.victims import LanguageSpec, build_language
+from benchmark.victims import TextSpec, build
 
 VOCABULARY, LENGTH, MASK = 2000, 12, 3
 
 
 def make(architecture):
     sizes = {"width": 128, "depth": 2, "heads": 4, "mlp": 128}
-    spec = LanguageSpec(
+    spec = TextSpec(
         architecture=architecture,
         vocabulary=VOCABULARY,
         length=LENGTH,
         mask_token=MASK if architecture == "bert_base" else None,
         **sizes,
     )
-    return build_language(spec, torch.Generator().manual_seed(0))
+    return build(spec, torch.Generator().manual_seed(0))
 
 
 def sent(model, sequences, seed=0):

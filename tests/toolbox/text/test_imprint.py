@@ -6,15 +6,15 @@ from benchmark.errors import NotApplicable
 from benchmark.seeds import generator
 from benchmark.toolbox.text.imprint import given, imprint
 from benchmark.toolbox.text.layout import layout, measured
-from benchmark.victims import LanguageSpec, build_language, language_anatomy, weights
+from benchmark.victims import TextSpec, build, weights
 
 SMALL = {"width": 64, "depth": 3, "heads": 4, "mlp": 96, "vocabulary": 200, "length": 24}
 ALL = ["transformer3", "gpt2", "bert_base"]
 
 
 def victim(architecture, **settings):
-    spec = LanguageSpec(architecture=architecture, mask_token=7, **SMALL | settings)
-    return build_language(spec, generator(0, "victim"))
+    spec = TextSpec(architecture=architecture, mask_token=7, **SMALL | settings)
+    return build(spec, generator(0, "victim"))
 
 
 def text(sequences, length=24, name="text"):
@@ -24,7 +24,7 @@ def text(sequences, length=24, name="text"):
 def imprinted(architecture, noise=0.0, **settings):
     model = victim(architecture, **settings)
     imprint(model, text(40, name="public"), generator(0, "imprint"), noise)
-    return model, language_anatomy(model), weights(model)
+    return model, model.anatomy, weights(model)
 
 
 def gradient(model, batch):
@@ -134,6 +134,6 @@ def test_too_small_a_model_is_not_applicable(architecture, settings, reason):
 
 def test_a_layer_s_input_is_read_without_dropout_and_training_goes_on():
     model = victim("transformer3", dropout=0.5).train()
-    name = language_anatomy(model).blocks[1].first.weight.name
+    name = model.anatomy.blocks[1].first.weight.name
     assert torch.equal(given(model, name, text(2)), given(model, name, text(2)))
     assert model.training

@@ -6,7 +6,7 @@ from benchmark.seeds import generator
 from benchmark.toolbox.text.imprint import imprint
 from benchmark.toolbox.text.layout import layout
 from benchmark.toolbox.text.readout import Pairs, is_noised, read, rungs
-from benchmark.victims import LanguageSpec, build_language, language_anatomy, weights
+from benchmark.victims import TextSpec, build, weights
 
 ENTRIES = 60
 FIELDS = ("rung", "position", "token")
@@ -81,10 +81,10 @@ def test_what_no_few_pairs_explain_is_not_read_as_exact(pairs):
 
 
 def imprinted(activation):
-    spec = LanguageSpec(
+    spec = TextSpec(
         architecture="transformer3", activation=activation, vocabulary=200, length=24, mlp=400
     )
-    model = build_language(spec, generator(0, "victim"))
+    model = build(spec, generator(0, "victim"))
     public = torch.randint(200, (60, 24), generator=generator(0, "public"))
     imprint(model, public, generator(0, "imprint"))
     tokens = torch.randint(199, (3, 24), generator=generator(0, "text"))
@@ -96,7 +96,7 @@ def imprinted(activation):
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 def test_every_token_that_sends_gradient_is_read_in_its_place(activation):
     model, tokens, update = imprinted(activation)
-    parts, known = language_anatomy(model), weights(model)
+    parts, known = model.anatomy, weights(model)
     content = layout(parts).content
     tables = [known[parts.token_embedding][:, content], known[parts.position][:23, content]]
     pairs = Pairs(*(rows - rows.mean(1, keepdim=True) for rows in tables))

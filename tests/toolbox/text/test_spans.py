@@ -16,14 +16,14 @@ from benchmark.toolbox.text.spans import (
     predicted_places,
     token_candidates,
 )
-from benchmark.victims import LanguageSpec, build_language, language_anatomy
+from benchmark.victims import TextSpec, build
 
 VOCABULARY, LENGTH, MASK = 300, 8, 3
 ARCHITECTURES = ["transformer3", "gpt2", "bert_base"]
 
 
 def make(architecture):
-    spec = LanguageSpec(
+    spec = TextSpec(
         architecture=architecture,
         vocabulary=VOCABULARY,
         length=2 * LENGTH,
@@ -33,7 +33,7 @@ def make(architecture):
         heads=4,
         mlp=128,
     )
-    model = build_language(spec, torch.Generator().manual_seed(0))
+    model = build(spec, torch.Generator().manual_seed(0))
     for name, parameter in model.named_parameters():  # norms as after training, not at their start
         if "ln_" in name or "norm" in name.lower():
             draws = torch.Generator().manual_seed(len(name))
@@ -77,7 +77,7 @@ def test_residuals_from_inner_products_are_those_of_the_inputs_themselves(archit
     model = make(architecture)
     span = torch.linalg.qr(torch.randn(64, 5, dtype=torch.float64))[0]
     tokens, off = token_candidates(model, span, LENGTH, 3)
-    owner = language_anatomy(model).blocks[0].value.weight.name.rpartition(".")[0]
+    owner = model.anatomy.blocks[0].value.weight.name.rpartition(".")[0]
     given = []
     model.network.get_submodule(owner).register_forward_pre_hook(lambda _, x: given.append(x[0]))
     for rank in range(3):

@@ -1,0 +1,43 @@
+"""A private batch: what a victim's loss is of."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+class Batch(ABC):
+    """A private batch of images, or of sequences; its length is how many."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class ImageBatch(Batch):
+    """A private batch: images float32 in [0, 1], (batch, channel, height, width); labels int64."""
+
+    images: Tensor
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+
+@dataclass(frozen=True)
+class TextBatch(Batch):
+    """A private batch of text.
+
+    Attributes:
+        tokens: (batch, length) int64, what was written.
+        masked: (batch, length) bool, the places a masked language model has to guess; None where
+            the victim is causal and guesses every next token.
+    """
+
+    tokens: Tensor
+    masked: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.tokens)
