@@ -209,6 +209,11 @@ class Registry:
         return [Submission(manifest, folder, arguments)]
 
 
+def exactly(label: str) -> str:
+    """Return what selects the one submission of a label, and no variant beside it."""
+    return label if "," in label else f"{label},defaults"
+
+
 def _manifest(path: Path) -> Manifest:
     try:
         manifest = Manifest.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))

@@ -12,9 +12,10 @@ LAYERS = (
     ("contract", "documents", "identity"),
     ("metrics", "data", "victims"),
     ("toolbox", "protocol", "registry", "federation", "records"),
-    ("api", "stats", "listing", "published", "tracks"),
+    ("api", "stats", "listing", "published", "tracks", "attestations"),
     ("cell",),
     ("running", "leaderboard", "conformance"),
+    ("verify",),
     ("cli",),
 )
 NUMBER = {name: number for number, names in enumerate(LAYERS) for name in names}
