@@ -6,7 +6,7 @@ class BenchmarkError(Exception):
 
 
 class ProtocolError(BenchmarkError):
-    """A protocol or suite file is malformed, or names what does not exist."""
+    """A file of a protocol, suite or data set is malformed, or names what does not exist."""
 
 
 class PluginError(BenchmarkError):

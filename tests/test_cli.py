@@ -325,7 +325,7 @@ def write_mnist(folder, monkeypatch):
             path = folder / f"mnist/{stem}-{kind}-ubyte.gz"
             path.write_bytes(gzip.compress(header + array.tobytes()))
     entry = dataclasses.replace(CATALOGUE["mnist"], digest={}, size={"train": 20, "test": 10})
-    monkeypatch.setitem(CATALOGUE, "mnist", entry)
+    monkeypatch.setitem(CATALOGUE.read, "mnist", entry)
 
 
 def test_unavailable_data_is_recorded_tried_again_and_replaced(

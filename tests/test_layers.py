@@ -9,7 +9,7 @@ import yaml
 ROOT = Path(__file__).parents[1]
 LAYERS = (
     ("errors", "seeds", "versions"),
-    ("contract", "identity"),
+    ("contract", "documents", "identity"),
     ("metrics", "data", "victims"),
     ("toolbox", "protocol", "registry", "federation", "records"),
     ("api", "stats", "listing", "published", "tracks", "attestations", "exporting"),

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-import yaml
-from pydantic import ValidationError
-
+from benchmark.documents import Document, read_document
 from benchmark.errors import ProtocolError
 from benchmark.protocol.settings import Protocol, Suite, TextProtocol, VisionProtocol
 
@@ -86,7 +84,7 @@ def _parts(name: str, outer: tuple[str, ...]) -> Iterator[SuitePart]:
 def _files(folder: Path, *, suites: bool) -> dict[str, Path]:
     files: dict[str, Path] = {}
     for path in sorted(folder.rglob("*.yaml")):
-        if (path.parent.name == "suites") != suites:
+        if path.parent.name == "grids" or (path.parent.name == "suites") != suites:
             continue
         if path.stem in files:
             raise ProtocolError(f"{path}: the name {path.stem} is taken by {files[path.stem]}")
@@ -103,77 +101,13 @@ def _find(name_or_path: str, files: dict[str, Path], kind: str) -> Path:
 
 
 def _load(path: Path, settings: type[_Settings]) -> _Settings:
-    try:
-        text = path.read_text(encoding="utf-8")
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        content = yaml.safe_load(text)
-        lines = _lines(node, path)
-    except OSError as error:
-        raise ProtocolError(f"{path}: cannot be read: {error.strerror}") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}" if mark else str(path)
-        problem = getattr(error, "problem", None) or "not YAML"
-        raise ProtocolError(f"{where}: malformed YAML: {problem}") from error
-    except (ValueError, RecursionError) as error:  # not UTF-8, no such date, an alias in itself
-        raise ProtocolError(f"{path}: malformed YAML: {error}") from error
-    if not isinstance(content, dict):
-        raise ProtocolError(f"{path}:1: wanted a mapping of keys, got {type(content).__name__}")
-    try:
-        chosen = _of_track(content, path, lines) if settings is Protocol else settings
-        loaded = chosen.model_validate(content)
-    except ValidationError as error:
-        raise ProtocolError(_first_problem(error, lines, path)) from error
-    except ProtocolError as error:
-        raise ProtocolError(f"{path}: {error}") from error
-    if loaded.name != path.stem:
-        raise ProtocolError(f"{path}:{lines['name',]}: name {loaded.name!r} is not the file's own")
-    return loaded
+    document = read_document(path)
+    return document.fit(_of_track(document) if settings is Protocol else settings)
 
 
-def _of_track(
-    content: dict[str, object], path: Path, lines: dict[tuple[str | int, ...], int]
-) -> type[Protocol]:
-    track = content.get("track", "vision")
+def _of_track(document: Document) -> type[Protocol]:
+    track = document.content.get("track", "vision")
     if not isinstance(track, str) or track not in _TRACKS:
-        line = lines["track",]
-        raise ProtocolError(f"{path}:{line}: track: wanted {' or '.join(_TRACKS)}, got {track!r}")
+        said = f"track: wanted {' or '.join(_TRACKS)}, got {track!r}"
+        raise document.wrong(("track",), said)
     return _TRACKS[track]
-
-
-def _lines(node: yaml.Node | None, path: Path) -> dict[tuple[str | int, ...], int]:
-    """Return the line of every key of a document, by the keys that lead to it."""
-    lines: dict[tuple[str | int, ...], int] = {}
-
-    def walk(node: yaml.Node, keys: tuple[str | int, ...]) -> None:
-        if isinstance(node, yaml.MappingNode):
-            for key, value in node.value:
-                here = (*keys, key.value)
-                line = key.start_mark.line + 1
-                if here in lines:
-                    raise ProtocolError(f"{path}:{line}: the key {key.value!r} stands twice")
-                lines[here] = line
-                walk(value, here)
-        elif isinstance(node, yaml.SequenceNode):
-            for i, value in enumerate(node.value):
-                lines[*keys, i] = value.start_mark.line + 1
-                walk(value, (*keys, i))
-
-    if node is not None:
-        walk(node, ())
-    return lines
-
-
-def _first_problem(
-    error: ValidationError, lines: dict[tuple[str | int, ...], int], path: Path
-) -> str:
-    first = error.errors()[0]
-    keys = tuple(first["loc"])
-    line = next((lines[keys[:n]] for n in range(len(keys), 0, -1) if keys[:n] in lines), 1)
-    name = ".".join(str(key) for key in keys)
-    if first["type"] == "extra_forbidden":
-        return f"{path}:{line}: unknown key {name!r}"
-    if first["type"] == "missing":
-        return f"{path}:{line}: the key {name!r} is missing"
-    said = first["msg"].removeprefix("Value error, ")
-    return f"{path}:{line}: {f'{name}: ' if name else ''}{said}, got {first['input']!r:.60}"

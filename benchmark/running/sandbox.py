@@ -53,7 +53,7 @@ class Sandbox:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._folder = tempfile.TemporaryDirectory(prefix="gradleak-")
+        self._files: tempfile.TemporaryDirectory[str] | None = None
         self._children: dict[str, _Child] = {}
         self._models: dict[nn.Module, Path] = {}
 
@@ -63,7 +63,15 @@ class Sandbox:
     def __exit__(self, *_: object) -> None:
         for child in self._children.values():
             child.kill()
-        self._folder.cleanup()
+        if self._files is not None:
+            self._files.cleanup()
+
+    @property
+    def _folder(self) -> str:
+        """Where files are exchanged; made when first wanted, for a run that is killed leaves it."""
+        if self._files is None:
+            self._files = tempfile.TemporaryDirectory(prefix="gradleak-")
+        return self._files.name
 
     def load(self, submission: Submission) -> None:
         """Have a child import an attack, or raise PluginError."""
@@ -77,7 +85,7 @@ class Sandbox:
         """Have a child choose the parameters to send."""
         budget = Budget(_STARTING_SECONDS, 0)
         seen = Observation(Update({}), model, known, budget, draws)
-        with tempfile.TemporaryDirectory(dir=self._folder.name) as exchange:
+        with tempfile.TemporaryDirectory(dir=self._folder) as exchange:
             child = self._child(submission)
             answer = self._ask(child, "corrupt", Stack([seen]), exchange, budget.seconds)
             if answer is None:
@@ -93,7 +101,7 @@ class Sandbox:
 
     def applies(self, submission: Submission, seen: Observation) -> Verdict:
         """Have a child ask its attack whether it fits."""
-        with tempfile.TemporaryDirectory(dir=self._folder.name) as exchange:
+        with tempfile.TemporaryDirectory(dir=self._folder) as exchange:
             child = self._child(submission)
             answer = self._ask(child, "applies", Stack([seen]), exchange, seen.budget.seconds)
             if answer is None:
@@ -110,7 +118,7 @@ class Sandbox:
 
     def reconstruct(self, submission: Submission, stack: Stack) -> list[Outcome]:
         """Have a child run its attack on a stack."""
-        with tempfile.TemporaryDirectory(dir=self._folder.name) as exchange:
+        with tempfile.TemporaryDirectory(dir=self._folder) as exchange:
             child = self._child(submission)
             # a stack that fails is run again trial by trial, so it may take its time twice
             limit = (2 if len(stack) > 1 else 1) * len(stack) * stack[0].budget.seconds
@@ -157,7 +165,7 @@ class Sandbox:
             self._models.pop(network).unlink(missing_ok=True)
         for network in networks:
             if network not in self._models:
-                descriptor, name = tempfile.mkstemp(dir=self._folder.name, suffix=".safetensors")
+                descriptor, name = tempfile.mkstemp(dir=self._folder, suffix=".safetensors")
                 os.close(descriptor)
                 save_model(network, Path(name))
                 self._models[network] = Path(name)

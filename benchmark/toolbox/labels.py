@@ -91,17 +91,6 @@ def minimum_rule(update: Mapping[str, Tensor], head: str, batch_size: int) -> Te
     return _smallest(_finite(update, f"{head}.weight").min(dim=1).values, batch_size)
 
 
-def distinct_rule(update: Mapping[str, Tensor], head: str, batch_size: int) -> Tensor:
-    """Return distinct labels by the smallest entries of the bias gradient.
-
-    A true class has p_c - 1 / B, an absent one p_c >= 0. So it is exact wherever each true class
-    gathers less than one whole probability from all images, `B p_c < 1` (a uniform victim with
-    more classes than images), and in general exactly where the largest p_c of a true class is
-    less than 1 / B above the smallest of an absent one.
-    """
-    return _smallest(_finite(update, f"{head}.bias"), batch_size)
-
-
 def count_rule(
     update: Mapping[str, Tensor], head: str, batch_size: int, known: Mapping[str, Tensor]
 ) -> Tensor:

@@ -65,7 +65,7 @@ def hub(tmp_path, monkeypatch):
         digest={"test": Pictures(PIXELS, LABELS, "").digest()},
         hub=dataclasses.replace(mnist.hub, files={"test": "mnist/test.parquet"}),
     )
-    monkeypatch.setitem(CATALOGUE, "mnist", small)
+    monkeypatch.setitem(CATALOGUE.read, "mnist", small)
     yield handler
     server.shutdown()
     server.server_close()
@@ -124,7 +124,7 @@ def test_file_with_another_digest_than_the_hub_states_is_deleted(hub, mirror):
 def test_content_with_another_digest_than_the_catalogue_s_is_deleted(hub, mirror, monkeypatch):
     other = dataclasses.replace(CATALOGUE["mnist"], digest={"test": "0" * 64})
     had = CATALOGUE["mnist"].digest["test"]
-    monkeypatch.setitem(CATALOGUE, "mnist", other)
+    monkeypatch.setitem(CATALOGUE.read, "mnist", other)
     with pytest.raises(BenchmarkError, match=rf"sha256 {had}, the catalogue wants 0{{64}}"):
         next(fetch("mnist", mirror))
     assert files(mirror) == []

@@ -28,7 +28,7 @@ def expect(monkeypatch, name, pixels, labels):
     """Let the catalogue want these pictures as the test split."""
     digest = Pictures(pixels, labels, "test").digest()
     small = dataclasses.replace(CATALOGUE[name], digest={"test": digest})
-    monkeypatch.setitem(CATALOGUE, name, small)
+    monkeypatch.setitem(CATALOGUE.read, name, small)
 
 
 def write_idx(path, array):

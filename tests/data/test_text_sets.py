@@ -30,8 +30,8 @@ def test_users_come_in_a_fixed_order_and_in_one_split():
 
 def test_text_is_checked_only_where_the_python_version_is_known(monkeypatch):
     pydoc, key = CATALOGUE["pydoc"], f"test {platform.python_version()}"
-    monkeypatch.setitem(CATALOGUE, "pydoc", dataclasses.replace(pydoc, digest={}))
+    monkeypatch.setitem(CATALOGUE.read, "pydoc", dataclasses.replace(pydoc, digest={}))
     assert load_text("pydoc", "test").users
-    monkeypatch.setitem(CATALOGUE, "pydoc", dataclasses.replace(pydoc, digest={key: "0" * 64}))
+    monkeypatch.setitem(CATALOGUE.read, "pydoc", dataclasses.replace(pydoc, digest={key: "0" * 64}))
     with pytest.raises(BenchmarkError, match=rf"pydoc {key} .* the catalogue wants 0{{64}}"):
         load_text("pydoc", "test")

@@ -16,7 +16,7 @@ def pydoc():
 def few(monkeypatch):
     """Let few users write at random."""
     found = dataclasses.replace(CATALOGUE["random_tokens"], size={"train": 3, "test": 4})
-    monkeypatch.setitem(CATALOGUE, "random_tokens", found)
+    monkeypatch.setitem(CATALOGUE.read, "random_tokens", found)
 
 
 def test_tokens_of_each_user_are_those_of_their_text(pydoc):
@@ -40,7 +40,7 @@ def test_users_with_fewer_tokens_are_left_out_and_counted():
 
 def test_user_without_text_has_no_tokens(pydoc, tmp_path, monkeypatch):
     unchecked = dataclasses.replace(CATALOGUE["shakespeare"], digest={})
-    monkeypatch.setitem(CATALOGUE, "shakespeare", unchecked)
+    monkeypatch.setitem(CATALOGUE.read, "shakespeare", unchecked)
     (tmp_path / "text/shakespeare").mkdir(parents=True)
     (tmp_path / "text/shakespeare/input.txt").write_text("GHOST:")
     (tokens,) = load_tokens("shakespeare", "test", pydoc, tmp_path).users.values()
@@ -73,7 +73,7 @@ def test_random_users_and_splits_have_streams_of_their_own(pydoc, few):
 def test_random_tokens_are_the_same_each_time(pydoc, few, monkeypatch):
     first = load_tokens("random_tokens", "test", pydoc).users["0"]
     changed = dataclasses.replace(CATALOGUE["random_tokens"], size={"test": 1})
-    monkeypatch.setitem(CATALOGUE, "random_tokens", changed)
+    monkeypatch.setitem(CATALOGUE.read, "random_tokens", changed)
     again = load_tokens("random_tokens", "test", pydoc).users
     assert len(again) == 1
     assert torch.equal(again["0"], first)
@@ -84,5 +84,5 @@ def test_second_call_returns_the_same_set(pydoc):
 
 
 def test_images_are_no_tokens(pydoc):
-    with pytest.raises(ProtocolError, match="'digits' holds image; text sets are pydoc, wikitext"):
+    with pytest.raises(ProtocolError, match="'digits' holds image; text sets are pydoc, ran"):
         load_tokens("digits", "test", pydoc)

@@ -4,8 +4,11 @@ Wanted, of squared distances on a quiet machine: at least 5 stacked steps to a u
 ViT-B/16), at most 2 floors to a stacked step, less than 1.5 GiB, and before the first step less
 than 0.05 of an attack of 800 steps. The usual step is told twice: as DLG and its followers publish
 it, whose `backward()` also leaves a derivative on every weight, and without those (`naive`).
+Beside an open implementation, where `GRADLEAK_PEERS` names the folder of its runners, both search
+the same update of Architecture B in turn; steps compare, scores after so few of them do not.
 """
 
+import operator
 import statistics
 import subprocess
 import sys
@@ -49,6 +52,9 @@ CASES = {
     "squared, noised": (32, 1, SquaredDistance(), torch.square, 0.1),
     "L1": (32, 1, AbsoluteDistance(), torch.abs, 0.0),
 }
+
+
+RATES = {"dlg_adam": ("--rate", 0.2), "invertinggradients": (), "tag": ("--rate", 0.1)}
 
 
 class Clocked:
@@ -235,6 +241,27 @@ def test_step_of_a_stack_against_the_usual_one(benchmark, case):
 @pytest.mark.benchmark(group="matching, ViT-B/16")
 def test_step_of_one_trial_on_vit_b16_against_the_usual_one(benchmark):
     compare(benchmark, VIT, 1, 1, SquaredDistance(), torch.square, 0.0)
+
+
+@pytest.mark.parametrize("attack", RATES)
+@pytest.mark.benchmark(group="matching, beside the open implementation")
+def test_step_beside_the_open_implementation(benchmark, side_by_side, tmp_path, attack):
+    update = tmp_path / "update.safetensors"
+    side_by_side({"update": ("run_gradleak.py", "export", "--out", update)}, len)
+    given = ("matching", "--attack", attack, "--update", update, *RATES[attack], "--steps")
+    programs = {
+        "published": ("run_breaching.py", *given, 60),
+        "alone": ("run_gradleak.py", *given, 60),
+        "stack": ("run_gradleak.py", *given, 12, "--trials", 32),
+    }
+    taken = operator.itemgetter("ms_median")
+    found = benchmark.pedantic(side_by_side, (programs, taken), rounds=1)
+    info = benchmark.extra_info
+    for who, one in found.items():
+        info[f"milliseconds_{who}"] = taken(one)
+    for who in ("alone", "stack"):
+        info[f"ratio_published_to_{who}"] = taken(found["published"]) / taken(found[who])
+    assert info["ratio_published_to_stack"] > 0
 
 
 def peak():

@@ -1,5 +1,6 @@
 import os
 import pickle
+import tempfile
 
 import pytest
 import torch
@@ -150,13 +151,19 @@ def test_children_and_files_are_gone_at_the_end(plugin, bench):
     folder = plugin("good", f"{body}\nreturn grey(seen)")
     with Sandbox(torch.device("cpu")) as made:
         bench(folder).run("good", worker=made)
-        files = made._folder.name
+        files = made._folder
         assert os.listdir(files)
     pid = int((folder / "good/pid").read_text())
     assert pid != os.getpid()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
     assert not os.path.exists(files)
+
+
+def test_a_sandbox_in_which_nothing_ran_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    Sandbox(torch.device("cpu"))  # as of a run that is killed: nobody leaves it
+    assert not list(tmp_path.iterdir())
 
 
 def test_only_safetensors_cross_and_nothing_is_pickled(plugin, bench, sandbox, monkeypatch):

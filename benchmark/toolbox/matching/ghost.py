@@ -90,10 +90,6 @@ class Target:
         kept._low = {n: LowRank(low.left[rows], low.right[rows]) for n, low in self._low.items()}
         return kept
 
-    def finite(self) -> Tensor:
-        """Tell which trials' updates hold neither NaN nor infinity, (trials,) bool."""
-        return torch.stack([seen.isfinite() for seen in self._seen.values()]).all(0)
-
     @property
     def ranks(self) -> dict[str, int]:
         """The rank of each decomposed parameter; the others are matched as they came."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.linalg import vector_norm
 
 Image = NDArray[np.float64]
 FLOW_WINDOW = 9
@@ -78,26 +76,3 @@ def _sampled(channel: Image, source: Image) -> Image:
     return warp(  # type: ignore[no-untyped-call, unused-ignore]
         channel, source, order=1, mode="edge"
     )
-
-
-@dataclass(frozen=True, eq=False)  # compared by identity: tensors do not compare to one bool
-class GroupConsistency:
-    """The squared distance of an image to the consensus, summed over pixels, mean over the batch.
-
-    Group consistency of GradInversion. Without the square it is eq. 10 of GradViT: the Euclidean
-    distance over all of the batch, whose pull does not fade near the consensus.
-
-    Attributes:
-        consensus: (batch, channel, height, width), shared by all seeds, or with leading seeds.
-        squared: whether the distance is squared.
-    """
-
-    consensus: Tensor
-    squared: bool = True
-
-    def __call__(self, images: Tensor) -> Tensor:
-        """Return the penalty (seeds,) of images (seeds, batch, channel, height, width)."""
-        apart = images - self.consensus
-        if self.squared:
-            return apart.square().sum((2, 3, 4)).mean(1)
-        return vector_norm(apart.flatten(1), dim=1)

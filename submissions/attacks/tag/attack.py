@@ -10,7 +10,7 @@ with the embeddings, over the whole vocabulary, as in the paper: `toolbox.matchi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from benchmark.api import Grant, Observation
 from benchmark.toolbox.matching import (
@@ -38,5 +38,6 @@ class TAG(SearchAttack):
     def plan(self, seen: Observation) -> Search:
         absolute = AbsoluteDistance(select.by_order(seen.update))
         objective = Sum(((1.0, SquaredDistance()), (self.absolute, absolute)))
-        labels = "searched" if seen.model.track == "text" else "given"
+        text = seen.model.track == "text"
+        labels: Literal["given", "searched"] = "searched" if text else "given"
         return Search(objective, self.steps, rate=self.rate, labels=labels)

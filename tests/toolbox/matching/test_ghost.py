@@ -219,13 +219,6 @@ def test_keeping_every_row_copies_nothing():
     assert target.keep(torch.arange(2)) is target
 
 
-@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
-def test_target_tells_which_updates_are_not_finite(bad):
-    updates = [Update({"a": normal(i, 3), "b": normal(i, 4, 4)}) for i in range(3)]
-    updates[1]["b"][2, 2] = bad
-    assert Target(updates, ["a", "b"]).finite().tolist() == [True, False, True]
-
-
 def test_updates_of_the_target_are_not_copied():
     seen = normal(0, 3, 80, 70)
     assert Target(updates_of(seen), ["w"])._updates[0]["w"].data_ptr() == seen.data_ptr()

@@ -19,7 +19,7 @@ from benchmark.toolbox.matching.schedules import After, Linear
 from benchmark.toolbox.matching.search import Registration, Search, Term
 from benchmark.toolbox.matching.trace import Tracer
 from benchmark.toolbox.matching.unknowns import unknowns
-from benchmark.toolbox.priors import PatchBoundary, SquaredNorm, registered
+from benchmark.toolbox.priors import EuclideanNorm, PatchBoundary, registered
 
 START = {"position_std": 1.0, "class_token_std": 1.0}
 APRIL = {"size": 8, "patch": 4, "width": 16, "depth": 1, "classes": 5, "initialisation": START}
@@ -307,7 +307,7 @@ def test_each_trial_of_a_stack_is_charged_for_itself(make_victim, make_stack):
 
 
 def test_a_search_that_matches_nothing_takes_no_gradient(make_stack, traced):
-    plan = Search(None, 5, terms=(Term(1.0, SquaredNorm()),))
+    plan = Search(None, 5, terms=(Term(1.0, EuclideanNorm()),))
     found = search(make_stack(2, evaluations=0), plan, [None, None])
     assert traced == []
     for trial, answer in enumerate(found):
@@ -328,7 +328,7 @@ def test_schedules_run_to_their_end_where_the_budget_ends_before_the_steps(make_
 
 
 def test_the_last_iterate_answers(make_stack):
-    plan = Search(None, 1, rate=0.2, start=0.5, terms=(Term(1.0, SquaredNorm()),))
+    plan = Search(None, 1, rate=0.2, start=0.5, terms=(Term(1.0, EuclideanNorm()),))
     (answer,) = run(make_stack(), plan)
     start = 0.5 * starts(0, 1)
     torch.testing.assert_close(answer.images, pixels(start - 0.2 * start.sign()))
@@ -336,7 +336,7 @@ def test_the_last_iterate_answers(make_stack):
 
 def test_the_last_iterate_answers_even_where_an_earlier_one_was_nearer(make_stack):
     near, far = (
-        run(make_stack(), Search(None, n, rate=3.0, start=0.1, terms=(Term(1.0, SquaredNorm()),)))
+        run(make_stack(), Search(None, n, rate=3.0, start=0.1, terms=(Term(1.0, EuclideanNorm()),)))
         for n in (0, 1)
     )
     assert normalised(far[0]).norm() > 10 * normalised(near[0]).norm()
@@ -466,7 +466,7 @@ def test_terms_and_objective_are_weighed_by_their_schedules(make_stack):
         SquaredDistance(),
         10,
         objective_schedule=Linear(),
-        terms=(Term(3.0, SquaredNorm(), After(0.5)), Term(0.5, PatchBoundary(4))),
+        terms=(Term(3.0, EuclideanNorm(), After(0.5)), Term(0.5, PatchBoundary(4))),
     )
     stack, values, rows = (
         make_stack(2),
@@ -478,7 +478,9 @@ def test_terms_and_objective_are_weighed_by_their_schedules(make_stack):
     for progress, matched, norm in ((0.0, 1.0, 0.0), (0.5, 0.5, 3.0)):
         problem = problem_of(stack, plan)
         problem.progress = progress
-        wanted = matched * distance + norm * SquaredNorm()(images) + 0.5 * PatchBoundary(4)(images)
+        wanted = (
+            matched * distance + norm * EuclideanNorm()(images) + 0.5 * PatchBoundary(4)(images)
+        )
         torch.testing.assert_close(problem.losses(values, rows), wanted, rtol=1e-6, atol=0)
 
 

@@ -11,7 +11,7 @@ from benchmark.registry import Registry
 from benchmark.toolbox.matching import Registration, Search, SearchAttack, SquaredDistance, Term
 from benchmark.toolbox.matching.text import Text
 from benchmark.toolbox.matching.unknowns import unknowns
-from benchmark.toolbox.priors import SquaredNorm
+from benchmark.toolbox.priors import EuclideanNorm
 from benchmark.victims import TextSpec, build
 
 VOCABULARY, LENGTH = 120, 4
@@ -173,7 +173,7 @@ def test_text_is_declined_without_a_gradient_to_spend():
 
 
 PLANS_OF_IMAGES = [
-    {"terms": (Term(1.0, SquaredNorm()),)},
+    {"terms": (Term(1.0, EuclideanNorm()),)},
     {"clamp": True},
     {"registration": Registration(1.0)},
 ]

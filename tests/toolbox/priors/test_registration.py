@@ -4,7 +4,7 @@ import torch
 from skimage import data
 from skimage.transform import resize, rotate
 
-from benchmark.toolbox.priors import GroupConsistency, registered
+from benchmark.toolbox.priors import registered
 
 SIDE, MARGIN = 64, 8
 PHOTO = torch.from_numpy(resize(data.astronaut() / 255, (80, 80), anti_aliasing=True))
@@ -82,21 +82,3 @@ def test_a_diverged_restart_is_named(bad):
     images[1, 0, 0, 0] = bad
     with pytest.raises(ValueError, match=r"restarts \[1\] are not finite"):
         registered(images)
-
-
-def test_group_consistency_is_the_squared_distance_of_each_seed_to_the_consensus():
-    consensus = torch.zeros(2, 1, 2, 2)
-    images = torch.stack([consensus, consensus + 1, consensus + 1]).requires_grad_()
-    with torch.no_grad():
-        images[2, 0] += 2
-    assert GroupConsistency(consensus)(images).tolist() == [0, 4, (36 + 4) / 2]
-    unsquared = GroupConsistency(consensus, squared=False)
-    assert unsquared(images).tolist() == pytest.approx([0, 8**0.5, 40**0.5])
-    (gradient,) = torch.autograd.grad(unsquared(images).sum(), images)
-    assert gradient.isfinite().all()
-    assert not gradient[0].any()
-
-
-def test_group_consistency_takes_a_consensus_for_each_seed():
-    consensus = torch.arange(3.0).view(3, 1, 1, 1, 1).expand(3, 2, 1, 2, 2)
-    assert GroupConsistency(consensus)(consensus + 1).tolist() == [4, 4, 4]
