@@ -2,6 +2,7 @@ import copy
 
 import pytest
 import torch
+from pydantic import ValidationError
 from safetensors.torch import save_file
 from torch.nn import functional
 
@@ -62,12 +63,17 @@ def test_transformer3_is_the_papers_of_eleven_million_parameters():
     [("gpt2", 50257, 1024, 124_439_808), ("bert_base", 30522, 512, 109_514_298)],
 )
 def test_the_librarys_models_have_their_papers_sizes(name, vocabulary, length, count):
-    from benchmark.victims.language import transformers_models as models
-
+    kind = spec(name, vocabulary=vocabulary, length=length).kind
+    assert (kind.vocabulary, kind.positions) == (vocabulary, length)
     with torch.device("meta"):  # sizes alone, nothing is drawn
-        network = getattr(models, name)(spec(name, vocabulary=vocabulary, length=length), None)
+        network = kind.network(spec(name, vocabulary=vocabulary, length=length), None)
         network.tie_weights()
     assert sum(tensor.numel() for tensor in network.parameters()) == count
+
+
+def test_a_model_that_is_not_in_the_table_is_refused_by_name():
+    with pytest.raises(ValidationError, match="no language model 'gpt5'; known: transformer3"):
+        spec("gpt5")
 
 
 @pytest.mark.parametrize("name", NAMES)
