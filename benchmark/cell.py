@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 from typing import Protocol as Interface
 
@@ -27,8 +28,9 @@ from benchmark.contract import (
 )
 from benchmark.errors import DataUnavailable, NotApplicable, PluginError
 from benchmark.federation import DefendedRound, Round
+from benchmark.identity import harness_fingerprint, harness_version
 from benchmark.protocol import Protocol
-from benchmark.records import Excerpt, Provenance, Record, Status
+from benchmark.records import Excerpt, FailureKind, Identity, Provenance, Record, Status
 from benchmark.registry import Submission
 from benchmark.seeds import generator
 from benchmark.tracks import Setting
@@ -50,6 +52,8 @@ class Outcome:
     seconds: float
     peak_bytes: int | None
     gradient_evaluations: int | None = None
+    kind: FailureKind | None = None
+    """Of a trial that did not complete."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,7 @@ class Verdict:
     status: Literal["applies", "not_applicable", "unavailable", "failed"]
     reason: str | None
     missing: tuple[Grant, ...] = ()
+    kind: FailureKind | None = None
 
 
 class Worker(Interface):
@@ -95,12 +100,26 @@ class Cell:
         names = (self.protocol.name, self.defense.label, self.attack.label, f"seed {self.seed}")
         return " x ".join(names)
 
+    @cached_property
+    def identity(self) -> Identity:
+        """What its records stand on."""
+        return Identity(
+            protocol_digest=self.protocol.digest,
+            attack_version=self.attack.version,
+            attack_fingerprint=self.attack.fingerprint,
+            defense_version=self.defense.version,
+            defense_fingerprint=self.defense.fingerprint,
+            harness_version=harness_version(),
+            harness_fingerprint=harness_fingerprint(),
+        )
+
     def record(
         self,
         provenance: Provenance,
         *,
         trial: int | None = None,
         status: Status,
+        kind: FailureKind | None = None,
         reason: str | None = None,
         scores: dict[str, float | None] | None = None,
         excerpt: Excerpt | None = None,
@@ -111,18 +130,15 @@ class Cell:
         """Return a record of this cell; without a trial it is the verdict on the whole cell."""
         return Record(
             protocol=self.protocol.name,
-            protocol_digest=self.protocol.digest,
             defense=self.defense.label,
-            defense_arguments=dict(self.defense.arguments),
-            defense_digest=self.defense.digest,
             attack=self.attack.label,
-            attack_arguments=dict(self.attack.arguments),
-            attack_digest=self.attack.digest,
+            identity=self.identity,
             control=self.attack.manifest.control,
             threat=str(self.protocol.threat.model()),
             seed=self.seed,
             trial=trial,
             status=status,
+            kind=kind,
             reason=reason,
             metrics=scores or dict.fromkeys(self.protocol.metrics),
             seconds=seconds,
@@ -152,15 +168,16 @@ def run_cell(
         due: the trials wanted.
         provenance: goes into every record.
     """
-    verdict, defended = met(cell, setting, defended, worker, due[0])
+    verdict, defended = negotiate(cell, setting, defended, worker, due[0])
     if verdict.status in ("not_applicable", "unavailable"):
         yield [cell.record(provenance, status=verdict.status, reason=verdict.reason)]
         return
     for trials in stacks(due, cell.protocol.trials, defended.plain):
         if verdict.status == "failed":
-            outcomes = [Outcome(None, "failed", verdict.reason, 0.0, None)] * len(trials)
+            never = Outcome(None, "failed", verdict.reason, 0.0, None, kind=verdict.kind)
+            outcomes = [never] * len(trials)
         else:
-            outcomes = attacked(cell, setting, defended, worker, trials)
+            outcomes = run_stack(cell, setting, defended, worker, trials)
         yield [
             _record(cell, setting, defended, trial, outcome, provenance)
             for trial, outcome in zip(trials, outcomes, strict=True)
@@ -180,7 +197,7 @@ def stacks(due: Sequence[int], trials: int, plain: Round) -> list[list[int]]:
     return [stack for stack in cut if stack]
 
 
-def attacked(
+def run_stack(
     cell: Cell, setting: Setting, defended: DefendedRound, worker: Worker, trials: Sequence[int]
 ) -> list[Outcome]:
     """Return what one stack of trials came to in the worker, trial by trial, judged."""
@@ -190,15 +207,15 @@ def attacked(
         try:
             seen[trial] = _observe(cell, setting, defended, defended.update(trial), trial)
         except (PluginError, NotApplicable) as error:
-            outcomes[trial] = Outcome(None, "failed", str(error), 0.0, None)
+            outcomes[trial] = Outcome(None, "failed", str(error), 0.0, None, kind="crashed")
     if seen:
         answers = worker.reconstruct(cell.attack, Stack(list(seen.values())))
-        judged = [_judged(setting, answer) for answer in answers]
-        outcomes |= dict(zip(seen, judged, strict=True))
+        validated = [_validate(setting, answer) for answer in answers]
+        outcomes |= dict(zip(seen, validated, strict=True))
     return [outcomes[trial] for trial in trials]
 
 
-def met(
+def negotiate(
     cell: Cell, setting: Setting, shared: DefendedRound, worker: Worker, trial: int
 ) -> tuple[Verdict, DefendedRound]:
     """Ask whether attack, defense and protocol fit, and return the round they meet in.
@@ -218,9 +235,9 @@ def met(
         return Verdict("not_applicable", str(reason)), defended
     except PluginError as error:
         corrupted_none = malicious and defended is shared
-        return Verdict("failed", str(error)) if corrupted_none else Verdict(
-            "applies", None
-        ), defended
+        if corrupted_none:
+            return Verdict("failed", str(error), kind="crashed"), defended
+        return Verdict("applies", None), defended
     verdict, network = worker.applies(cell.attack, seen), setting.public_network
     if isinstance(network, DataUnavailable) and verdict.missing == (Grant.PUBLIC_NETWORK,):
         verdict = Verdict("unavailable", str(network))
@@ -271,14 +288,15 @@ def _public(cell: Cell, defended: DefendedRound) -> dict[str, Any]:
     return {"name": cell.defense.manifest.name, **defended.defense.describe()}
 
 
-def _judged(setting: Setting, outcome: Outcome) -> Outcome:
+def _validate(setting: Setting, outcome: Outcome) -> Outcome:
     """Return an outcome as the harness takes it: an answer with a fault is a failed trial."""
     answer = outcome.reconstruction
     if answer is None:
         return outcome
     wrong = setting.fault(answer)
     if wrong is not None:
-        outcome = replace(outcome, reconstruction=None, status="failed", reason=wrong)
+        kind: FailureKind = "refused" if answer.failure is not None else "invalid_answer"
+        outcome = replace(outcome, reconstruction=None, status="failed", reason=wrong, kind=kind)
     spent = answer.gradient_evaluations
     return replace(outcome, gradient_evaluations=spent if is_count(spent) else None)
 
@@ -300,6 +318,7 @@ def _record(
         provenance,
         trial=trial,
         status=outcome.status,
+        kind=outcome.kind,
         reason=reason,
         scores=setting.score(truth, answer),
         excerpt=setting.excerpt(truth, answer) if outcome.reconstruction else None,

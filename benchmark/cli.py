@@ -52,7 +52,7 @@ def run(
         typer.Option(help=f"Only this defense{_SELECTS}", metavar="NAME"),
     ] = None,
     trials: Annotated[
-        str | None, typer.Option(help="Only the first N trials of each seed.", metavar="N")
+        str | None, typer.Option(help="At most the first N trials of each seed.", metavar="N")
     ] = None,
     seeds: Annotated[
         str | None, typer.Option(help="Other seeds than the protocol's.", metavar="0,1,2")
@@ -91,6 +91,44 @@ def run(
     if plan and smoke:
         raise BenchmarkError("--plan and --smoke together: wanted one of them")
     raise typer.Exit(try_out(order) if smoke else carry_out(order, only_plan=plan))
+
+
+@app.command()
+def verify(
+    suite: Annotated[str | None, typer.Argument(metavar="[SUITE_OR_PROTOCOL]")] = None,
+    sample: Annotated[
+        int, typer.Option(help="Trials of each cell; 0 runs none.", min=0, metavar="N")
+    ] = 1,
+    changed: Annotated[
+        bool, typer.Option("--changed", help="Only cells whose source has moved.")
+    ] = False,
+    hours: Annotated[
+        float | None, typer.Option(help="Time to spend, cheapest cells first.", metavar="H")
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(help="Compare with these records in place of running.", metavar="DIR"),
+    ] = None,
+    results: Results = Path("results"),
+    data: Mirror = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    plugins: Plugins = None,
+) -> None:
+    """Run recorded trials again: do the records stand? Exit code 3 where they do not."""
+    from benchmark.verify import Request, verify
+
+    request = Request(
+        suite=suite,
+        sample=sample,
+        changed=changed,
+        hours=hours,
+        against=against,
+        results=results,
+        mirror=_mirror(data),
+        device=device,
+        plugins=tuple(plugins or ()),
+    )
+    raise typer.Exit(verify(request))
 
 
 @app.command()

@@ -5,7 +5,6 @@ A submission is a folder with a `submission.yaml`. Finding one imports nothing o
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import hashlib
 import importlib
@@ -14,7 +13,7 @@ import sys
 import types
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Literal
@@ -24,11 +23,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from benchmark.contract import Attack, Defense, Grant, MaliciousAttack, Server
 from benchmark.errors import PluginError
-from benchmark.records import Scalar
+from benchmark.identity import OWN, ROOT, fingerprint, inherited, sources
 
-ROOT = Path(__file__).resolve().parent.parent
-OWN = ROOT / "submissions"
+Scalar = bool | int | float | str | None
 Kind = Literal["attack", "defense"]
+MANIFEST = "submission.yaml"
 
 
 class Manifest(BaseModel):
@@ -40,6 +39,8 @@ class Manifest(BaseModel):
     kind: Kind
     entry: str = Field(pattern=r"^[A-Za-z_]\w*:[A-Za-z_]\w*$")
     """`module:Class`, the module a file of the folder."""
+    version: int = Field(default=1, ge=1)
+    """Raised when its answers change; its records are then due."""
     title: str
     paper: str | None = None
     """Where the method comes from."""
@@ -78,15 +79,26 @@ class Submission:
         return not self.folder.is_relative_to(OWN)
 
     @cached_property
-    def digest(self) -> str:
-        """Identify the source: its own files and what they import of toolbox and submissions."""
+    def version(self) -> str:
+        """Its own version, and those above 1 of what it imports: `2+matching.3`."""
+        found = inherited(self._sources)
+        for folder in {path.parent for path in self._sources} - {self.folder}:
+            if folder.parent.parent == OWN and (other := _manifest(folder / MANIFEST)).version > 1:
+                found[other.name] = other.version
+        borrowed = (f"{name}.{version}" for name, version in sorted(found.items()))
+        return "+".join([str(self.manifest.version), *borrowed])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Digest of what its own source and what it imports of toolbox and submissions say."""
         manifest = self.manifest
-        digest = hashlib.sha256(repr((manifest.entry, manifest.control, manifest.grants)).encode())
-        for path in sorted(_sources(self.folder), key=lambda path: path.as_posix()):
-            base = ROOT if path.is_relative_to(ROOT) else self.folder
-            digest.update(f"\0{path.relative_to(base).as_posix()}\0".encode())
-            digest.update(path.read_bytes())
-        return digest.hexdigest()[:16]
+        base = self.folder if self.outside else ROOT
+        said = (manifest.entry, manifest.control, manifest.grants, manifest.server)
+        return fingerprint(self._sources, base, *map(str, said))
+
+    @cached_property
+    def _sources(self) -> list[Path]:
+        return sources(self.folder)
 
     def build(self) -> Any:  # noqa: ANN401  (an Attack or a Defense, by its kind)
         """Import the code and make the instance.
@@ -140,7 +152,7 @@ class Registry:
         """
         self._found: dict[tuple[Kind, str], tuple[Manifest, Path]] = {}
         for folder in [OWN, *_entry_point_folders(), *(path.resolve() for path in folders)]:
-            manifests = sorted(folder.rglob("submission.yaml"))
+            manifests = sorted(folder.rglob(MANIFEST))
             if not manifests:
                 raise PluginError(f"{folder}: no submission.yaml in it or below")
             for path in manifests:
@@ -197,6 +209,11 @@ class Registry:
         return [Submission(manifest, folder, arguments)]
 
 
+def exactly(label: str) -> str:
+    """Return what selects the one submission of a label, and no variant beside it."""
+    return label if "," in label else f"{label},defaults"
+
+
 def _manifest(path: Path) -> Manifest:
     try:
         manifest = Manifest.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
@@ -218,34 +235,3 @@ def _entry_point_folders() -> list[Path]:
         for location in (spec.submodule_search_locations or []) if spec else []:
             folders.append(Path(location).resolve())
     return folders
-
-
-def _sources(folder: Path) -> set[Path]:
-    """Return a submission's own files and, from file to file, the toolbox and submissions used."""
-    due = list(folder.rglob("*.py"))
-    seen: set[Path] = set()
-    while due:
-        path = due.pop()
-        if path not in seen:
-            seen.add(path)
-            due += _imported(path, path.stat().st_mtime_ns)
-    return seen
-
-
-@cache
-def _imported(path: Path, _changed: int) -> tuple[Path, ...]:
-    """Return the files of toolbox and submissions that a file imports; read again if it changed."""
-    try:
-        tree = ast.parse(path.read_bytes())
-    except SyntaxError:
-        return ()  # importing it will say where
-    names: list[str] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        elif isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-    ours = [name for name in names if name.startswith(("benchmark.toolbox.", "submissions."))]
-    places = [ROOT.joinpath(*name.split(".")) for name in ours]
-    files = [file for p in places for file in (p.with_suffix(".py"), p / "__init__.py")]
-    return tuple(file for file in files if file.is_file())

@@ -1,7 +1,6 @@
 import pytest
 import torch
 
-from benchmark import registry as module
 from benchmark.contract import Attack, Defense
 from benchmark.errors import PluginError
 from benchmark.registry import Registry
@@ -25,10 +24,6 @@ def refusal(folder, *labels):
         build()
     assert "\n" not in str(refused.value)
     return str(refused.value)
-
-
-def digest(folder, name="mine"):
-    return Registry([folder]).find("attack", name)[0].digest
 
 
 @pytest.mark.parametrize(("kind", "base"), [("attack", Attack), ("defense", Defense)])
@@ -155,44 +150,6 @@ def test_missing_module_is_refused(plugin):
 )
 def test_label_that_selects_nothing_is_refused(plugin, label, said):
     assert said in refusal(plugin("mine"), label)
-
-
-def test_digest_follows_the_source_and_not_the_title(plugin):
-    first = digest(plugin("mine", "return grey(seen)"))
-    assert digest(plugin("mine", "return grey(seen)", title="Renamed", paper="New")) == first
-    assert digest(plugin("mine", "return grey(seen)  # a word")) != first
-
-
-def test_digest_does_not_depend_on_where_the_folder_lies(plugin, tmp_path):
-    folder = plugin("mine", "return grey(seen)")
-    first = digest(folder)
-    assert digest(folder.rename(tmp_path / "moved")) == first
-
-
-def test_digest_follows_a_neighbouring_file(plugin):
-    folder = plugin("mine", "return grey(seen)")
-    first = digest(folder)
-    (folder / "mine/more.py").write_text("LEVEL = 1")
-    assert digest(folder) != first
-
-
-def test_digest_follows_the_toolbox_from_file_to_file(plugin, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "ROOT", tmp_path)
-    toolbox = tmp_path / "benchmark/toolbox"
-    (toolbox / "deep").mkdir(parents=True)
-    (toolbox / "near.py").write_text("from benchmark.toolbox.deep import far")
-    for name in ("deep/__init__.py", "deep/far.py", "unused.py"):
-        (toolbox / name).touch()
-    folder = plugin("mine", source="from benchmark.toolbox import near")
-    first = digest(folder)
-    (toolbox / "unused.py").write_text("1")
-    assert digest(folder) == first
-    (toolbox / "deep/far.py").write_text("1")
-    assert digest(folder) != first
-
-
-def test_digest_of_a_file_that_is_no_python_is_still_one(plugin):
-    assert len(digest(plugin("mine", source="def broken(:"))) == 16
 
 
 def test_plugin_may_import_its_neighbour(plugin):

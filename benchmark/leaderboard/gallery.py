@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from benchmark.cell import Cell, Worker, attacked, met
+from benchmark.cell import Cell, Worker, negotiate, run_stack
 from benchmark.errors import BenchmarkError
 from benchmark.federation import DefendedRound, Round
 from benchmark.tracks import VisionSetting
@@ -43,12 +43,12 @@ def rows(
     for cell in cells:
         defended = DefendedRound(plain, cell.defense.build(), cell.defense.label)
         name = f"{cell.attack.label}\ndefense: {cell.defense.label.replace(',', ', ')}"
-        verdict, defended = met(cell, setting, defended, worker, trials[0])
+        verdict, defended = negotiate(cell, setting, defended, worker, trials[0])
         if verdict.status in ("not_applicable", "unavailable"):
             caption = verdict.status.replace("_", " ")
             drawn.append(Row(name, (None,) * len(trials), (caption,) * len(trials)))
             continue
-        outcomes = attacked(cell, setting, defended, worker, trials)
+        outcomes = run_stack(cell, setting, defended, worker, trials)
         images: list[Tensor | None] = []
         captions: list[str] = []
         for truth, outcome in zip(truths, outcomes, strict=True):

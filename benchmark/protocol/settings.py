@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from functools import cached_property, reduce
-from operator import getitem
+from functools import cached_property
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -17,15 +16,6 @@ from benchmark.metrics import IMAGE_METRICS, TEXT_METRICS, metric
 from benchmark.victims import ImageSettings, TextSettings
 
 _NAME = r"^[a-z0-9][a-z0-9_]*$"
-_YOUNGER: dict[str, Any] = {
-    "public_network": None,
-    "budget.gradient_evaluations": 0,
-    "federation.distinct_labels": False,
-    "data.per_class": None,
-    "breach": None,
-    "iip_embedding": None,
-}
-"""Keys younger than the first records, with their defaults: a digest is as it was without them."""
 
 
 class _Frozen(BaseModel):
@@ -150,14 +140,14 @@ class Protocol(_Frozen):
 
     @cached_property
     def digest(self) -> str:
-        """Identify all that decides a number: everything but the title and the description."""
-        content = self.model_dump(mode="json", exclude={"title", "description"})
-        for path, default in _YOUNGER.items():
-            *outer, key = path.split(".")
-            part = reduce(getitem, outer, content)
-            if part.get(key) == default:
-                part.pop(key, None)
-        text = json.dumps(content, sort_keys=True)
+        """Identify all that decides a number: everything but the title and the description.
+
+        What a protocol leaves at its default is left out, so that a new key expires no record; a
+        default that changes wants another `version`.
+        """
+        described = {"title", "description"}
+        content = self.model_dump(mode="json", exclude=described, exclude_defaults=True)
+        text = json.dumps({**content, "track": self.track}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def frozen(self) -> dict[str, Any]:

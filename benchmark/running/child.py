@@ -6,7 +6,7 @@ import json
 import os
 import resource
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -99,11 +99,9 @@ def _limited(attack: Attack, stack: Stack) -> list[Outcome]:
 
 
 def _memory_said(outcome: Outcome, limit: int) -> Outcome:
-    reason = outcome.reason or ""
-    if "can't allocate memory" in reason or reason.startswith("MemoryError"):
-        said = f"passed its memory limit of {limit // 2**20} MiB a trial"
-        return Outcome(None, "failed", said, outcome.seconds, None)
-    return outcome
+    if outcome.kind != "out_of_memory":
+        return outcome
+    return replace(outcome, reason=f"passed its memory limit of {limit // 2**20} MiB a trial")
 
 
 def _sent(outcome: Outcome, folder: Path, index: int) -> dict[str, Any]:
@@ -115,9 +113,11 @@ def _sent(outcome: Outcome, folder: Path, index: int) -> dict[str, Any]:
             save_reconstruction(outcome.reconstruction, path)
             file = str(path)
         except (PluginError, RuntimeError, TypeError, ValueError) as error:
-            outcome = Outcome(None, "failed", str(error), outcome.seconds, None)
+            said, seconds = str(error), outcome.seconds
+            outcome = Outcome(None, "failed", said, seconds, None, kind="invalid_answer")
     return {
         "status": outcome.status,
+        "kind": outcome.kind,
         "reason": outcome.reason,
         "seconds": outcome.seconds,
         "peak_bytes": outcome.peak_bytes,

@@ -19,7 +19,7 @@ from benchmark.cell import Cell
 from benchmark.data import entry
 from benchmark.errors import ProtocolError
 from benchmark.protocol import Protocol, TextProtocol, VisionProtocol
-from benchmark.records import Record, read_file
+from benchmark.records import Record, file_of, known
 from benchmark.registry import Submission
 from benchmark.victims import SIZES, ImageSettings, ImageSpec, TextSettings, TextSpec, operations
 
@@ -145,11 +145,8 @@ class _Past:
 
     def _timed(self, protocol: str, attack: str) -> list[tuple[float, int]]:
         """Return seconds and gradients of the trials against one defense."""
-        for path in sorted((self._results / protocol).glob(f"*/{attack}.jsonl")):
-            read = read_file(path).records
-            if made := [(r.seconds, r.gradient_evaluations or 0) for r in read if r.seconds]:
-                return made
-        return []
+        read = known(file_of(self._results, protocol, attack)).records
+        return [(r.seconds, r.gradient_evaluations or 0) for r in read if r.seconds]
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -34,12 +34,9 @@ from benchmark.contract import (
     Victim,
 )
 from benchmark.errors import NotApplicable, PluginError
-from benchmark.records import Status
+from benchmark.records import FailureKind, Status
 from benchmark.registry import Submission
 from benchmark.running.memory import Peak
-
-CHANGED = "changed the observation in place"
-"""The reason of trials whose shared tensors an attack wrote to."""
 
 
 class OutOfTime(BaseException):
@@ -101,9 +98,10 @@ def verdict(attack: Attack, seen: Observation) -> Verdict:
     except NotApplicable as reason:
         return Verdict("not_applicable", str(reason))
     except OutOfTime:
-        return Verdict("failed", f"applies: passed its limit of {seen.budget.seconds:g} s")
+        said = f"applies: passed its limit of {seen.budget.seconds:g} s"
+        return Verdict("failed", said, kind="timeout")
     except (Exception, SystemExit) as error:
-        return Verdict("failed", f"applies: {_described(error)}")
+        return Verdict("failed", f"applies: {_described(error)}", kind=_kind(error))
     if missing:
         said = f"needs {', '.join(missing)}, which the protocol does not grant"
         return Verdict("not_applicable", said, missing)
@@ -123,7 +121,9 @@ def attempt(attack: Attack, stack: Stack) -> list[Outcome]:
             outcomes = [_together(attack, stack[i : i + 1])[0] for i in range(len(stack))]
     outcomes = [replace(outcome, peak_bytes=peak.bytes) for outcome in outcomes]
     if stack.versions() != before:
-        return [replace(o, reconstruction=None, status="failed", reason=CHANGED) for o in outcomes]
+        said = "changed the observation in place"
+        wrote = Outcome(None, "failed", said, 0.0, None, kind="mutated")
+        return [replace(wrote, seconds=o.seconds, peak_bytes=o.peak_bytes) for o in outcomes]
     return outcomes
 
 
@@ -137,21 +137,22 @@ def _together(attack: Attack, stack: Stack) -> list[Outcome]:
     states = [seen.generator.get_state() for seen in stack]
     answers: list[Reconstruction] = []
     status: Status = "failed"
+    kind: FailureKind = "invalid_answer"
     started = time.perf_counter()
     try:
         with _wall_clock(limit * len(stack)):
             answers = attack.reconstruct_stack(stack)
         reason = _broken_contract(answers, stack)
     except OutOfTime:
-        status, reason = "timed_out", f"passed its limit of {limit:g} s a trial"
+        status, kind, reason = "timed_out", "timeout", f"passed its limit of {limit:g} s a trial"
     except (Exception, SystemExit) as error:
-        reason = _described(error)
+        kind, reason = _kind(error), _described(error)
     seconds = (time.perf_counter() - started) / len(stack)
     if reason is None:
         return [Outcome(answer, "completed", None, seconds, None) for answer in answers]
     for seen, state in zip(stack, states, strict=True):
         seen.generator.set_state(state)  # a trial run again alone draws the same numbers
-    return [Outcome(None, status, reason, seconds, None)] * len(stack)
+    return [Outcome(None, status, reason, seconds, None, kind=kind)] * len(stack)
 
 
 def _broken_contract(answers: list[Reconstruction], stack: Stack) -> str | None:
@@ -197,6 +198,13 @@ def _wall_clock(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
+
+
+def _kind(error: BaseException) -> FailureKind:
+    """Return what kind of failure an exception is; torch has no type for memory it cannot have."""
+    torchs = isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+    of_memory = isinstance(error, MemoryError | torch.OutOfMemoryError) or torchs
+    return "out_of_memory" if of_memory else "crashed"
 
 
 def _described(error: BaseException) -> str:

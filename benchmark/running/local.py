@@ -19,10 +19,9 @@ from benchmark.cell import Cell, Worker, run_cell
 from benchmark.errors import DataUnavailable, RecordError
 from benchmark.federation import DefendedRound, Round
 from benchmark.protocol import Protocol
-from benchmark.records import Provenance, Record, cell_path, read_file
+from benchmark.records import Provenance, Record
 from benchmark.registry import Submission
-from benchmark.running.inprocess import CHANGED
-from benchmark.running.plan import Group, due_cells, is_current
+from benchmark.running.plan import Group, due_cells, file_of_cell, outdated
 from benchmark.running.progress import Progress
 from benchmark.tracks import Setting, load_setting
 
@@ -108,16 +107,16 @@ class LocalRunner:
             self._plain(self._setting(group.protocol), seed)
         except DataUnavailable:
             pass  # a verdict, written below
-        folder = group.folder(self.results)
+        lock = group.lock(self.results)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            with FileLock(folder / ".lock", timeout=-1 if wait else 0):
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(lock, timeout=-1 if wait else 0):
                 # what was due is read again: the other runner may have done it by now
                 self._run(group, seed, due_cells(group, self.results, seed))
         except Timeout:
             return False
         except OSError as error:
-            raise RecordError(f"{folder}: cannot be written: {error.strerror}") from error
+            raise RecordError(f"{lock}: cannot be written: {error.strerror}") from error
         return True
 
     def _run(self, group: Group, seed: int, due: list[tuple[Cell, list[int]]]) -> None:
@@ -143,7 +142,7 @@ class LocalRunner:
             for made in run_cell(cell, setting, defended, worker, trials, self.provenance):
                 self._keep(cell, made)
                 self.progress.advance(cell, sum(record.trial is not None for record in made))
-                if any(record.reason == CHANGED for record in made):
+                if any(record.kind == "mutated" for record in made):
                     self._settings, self._round = {}, None  # shared tensors: trusted no more
                     setting = self._setting(group.protocol)
                     plain = self._plain(setting, seed)
@@ -167,23 +166,16 @@ class LocalRunner:
         return DefendedRound(plain, group.defense.build(), group.defense.label)
 
     def _keep(self, cell: Cell, made: list[Record]) -> None:
-        records.append(self._path(cell), made)
+        records.append(file_of_cell(cell, self.results), made)
         self.tally.add(made)
 
     def _tidy(self, cell: Cell) -> None:
         """Drop a cell's outdated records, unless its file holds lines that are not ours."""
-        path = self._path(cell)
-        reading = read_file(path)
-        if reading.damaged:
-            return
-        kept: dict[tuple[int, int | None], Record] = {}
-        for record in reading.records:
-            if is_current(record, cell):
-                kept[record.seed, record.trial] = record
-        run = {seed for seed, trial in kept if trial is not None}
-        final = [r for (seed, trial), r in kept.items() if trial is not None or seed not in run]
-        if len(final) < len(reading.records):
-            records.rewrite(path, final)
+        path = file_of_cell(cell, self.results)
+        if outdated(records.known(path).records, cell):
+            records.rewrite(path, lambda held: _without(held, outdated(held, cell)))
 
-    def _path(self, cell: Cell) -> Path:
-        return cell_path(self.results, cell.protocol.name, cell.defense.label, cell.attack.label)
+
+def _without(held: list[Record], gone: list[Record]) -> list[Record]:
+    dropped = {id(record) for record in gone}
+    return [record for record in held if id(record) not in dropped]

@@ -1,6 +1,6 @@
 """Which trials of which cells are due.
 
-Those without a record of the same protocol, plugin source, arguments and seed.
+Those without a record of the same protocol, versions, arguments and seed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmark.cell import Cell
 from benchmark.protocol import Protocol
-from benchmark.records import Reading, Record, cell_path, read_file
+from benchmark.records import Record, file_of, known
 from benchmark.registry import Submission
 
 
@@ -29,9 +29,9 @@ class Group:
         """Return the group's cells under one seed."""
         return [Cell(self.protocol, self.defense, attack, seed) for attack in self.attacks]
 
-    def folder(self, results: Path) -> Path:
-        """Return where the group's files lie."""
-        return results / self.protocol.name / self.defense.label
+    def lock(self, results: Path) -> Path:
+        """Return the file by which one runner at a time has the group."""
+        return results / self.protocol.name / f".{self.defense.label}.lock"
 
     def __str__(self) -> str:
         return f"{self.protocol.name} x {self.defense.label}"
@@ -74,38 +74,52 @@ def distinct(groups: Sequence[Group]) -> list[Group]:
     return made
 
 
+def file_of_cell(cell: Cell, results: Path) -> Path:
+    """Return the file that a cell's records lie in, beside those under other defenses."""
+    return file_of(results, cell.protocol.name, cell.attack.label)
+
+
 def is_current(record: Record, cell: Cell) -> bool:
-    """Tell whether a record was made by this very protocol, code and arguments."""
-    return (
-        record.protocol_digest == cell.protocol.digest
-        and record.defense_digest == cell.defense.digest
-        and record.attack_digest == cell.attack.digest
-        and record.defense_arguments == dict(cell.defense.arguments)
-        and record.attack_arguments == dict(cell.attack.arguments)
-    )
+    """Tell whether a record of a cell was made by this very protocol and these versions."""
+    return record.identity.decides == cell.identity.decides
 
 
-def due_trials(reading: Reading, cell: Cell, trials: Sequence[int]) -> list[int]:
-    """Return the trials that a cell's file lacks; an `unavailable` cell is always tried again."""
-    current = [r for r in reading.records if r.seed == cell.seed and is_current(r, cell)]
+def due_trials(records: Iterable[Record], cell: Cell, trials: Sequence[int]) -> list[int]:
+    """Return the trials that a cell lacks; an `unavailable` cell is always tried again."""
+    current = [r for r in records if _is_of(r, cell) and is_current(r, cell)]
     if any(record.status == "not_applicable" for record in current):
         return []
     done = {record.trial for record in current}
     return [trial for trial in trials if trial not in done]
 
 
+def outdated(records: Iterable[Record], cell: Cell) -> list[Record]:
+    """Return the records of a cell's defense, under any seed, that count no more.
+
+    Those of other versions, those that a later one replaces, and verdicts where trials ran.
+    """
+    last: dict[tuple[int, int | None], Record] = {}
+    gone: list[Record] = []
+    for record in records:
+        if record.defense != cell.defense.label:
+            continue
+        if not is_current(record, cell):
+            gone.append(record)
+            continue
+        if (earlier := last.get((record.seed, record.trial))) is not None:
+            gone.append(earlier)
+        last[record.seed, record.trial] = record
+    ran = {seed for seed, trial in last if trial is not None}
+    return gone + [r for (seed, trial), r in last.items() if trial is None and seed in ran]
+
+
 def due_cells(group: Group, results: Path, seed: int) -> list[tuple[Cell, list[int]]]:
     """Return the cells of a group that lack trials under a seed, with those trials."""
     due = [
-        (cell, due_trials(reading(cell, results), cell, group.trials)) for cell in group.cells(seed)
+        (cell, due_trials(known(file_of_cell(cell, results)).records, cell, group.trials))
+        for cell in group.cells(seed)
     ]
     return [(cell, trials) for cell, trials in due if trials]
-
-
-def reading(cell: Cell, results: Path) -> Reading:
-    """Read the file of a cell."""
-    names = (cell.protocol.name, cell.defense.label, cell.attack.label)
-    return read_file(cell_path(results, *names))
 
 
 @dataclass(frozen=True)
@@ -115,24 +129,42 @@ class Survey:
     Attributes:
         due: the cells that lack trials, with those trials, in the order of a run.
         records: all that the files hold, outdated ones too.
+        current: those that count for the cells of the run.
         damaged: the lines that could not be read, each as `file:line: why`.
     """
 
     due: list[tuple[Cell, list[int]]] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
+    current: list[Record] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
 
 
 def survey(groups: Iterable[Group], results: Path) -> Survey:
     """Read the files of groups."""
     found = Survey()
+    files: dict[Path, dict[tuple[str, int], list[Record]]] = {}
     for group in groups:
-        readings = [reading(cell, results) for cell in group.cells(group.seeds[0])]
-        for one in readings:
-            found.records.extend(one.records)
-            found.damaged.extend(one.damaged)
         for seed in group.seeds:
-            for cell, one in zip(group.cells(seed), readings, strict=True):
-                if trials := due_trials(one, cell, group.trials):
+            for cell in group.cells(seed):
+                path = file_of_cell(cell, results)
+                if path not in files:
+                    reading = known(path)
+                    found.records.extend(reading.records)
+                    found.damaged.extend(reading.damaged)
+                    files[path] = _by_cell(reading.records)
+                mine = files[path].get((cell.defense.label, seed), [])
+                found.current.extend(record for record in mine if is_current(record, cell))
+                if trials := due_trials(mine, cell, group.trials):
                     found.due.append((cell, trials))
+    return found
+
+
+def _is_of(record: Record, cell: Cell) -> bool:
+    return record.defense == cell.defense.label and record.seed == cell.seed
+
+
+def _by_cell(records: Iterable[Record]) -> dict[tuple[str, int], list[Record]]:
+    found: dict[tuple[str, int], list[Record]] = {}
+    for record in records:
+        found.setdefault((record.defense, record.seed), []).append(record)
     return found

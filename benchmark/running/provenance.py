@@ -9,11 +9,11 @@ from pathlib import Path
 
 import torch
 
+from benchmark.identity import ROOT
 from benchmark.records import Provenance
-from benchmark.registry import ROOT
 
 _PACKAGES = ("gradleak", "torch", "timm", "numpy", "scikit-image")
-_NOT_CODE = (":!results", ":!leaderboard.md", ":!docs")
+_NOT_CODE = (":!results", ":!leaderboard.md", ":!leaderboard", ":!docs")
 
 
 def provenance(device: torch.device) -> Provenance:
@@ -26,13 +26,14 @@ def provenance(device: torch.device) -> Provenance:
         dirty=None if changes is None else bool(changes),
         versions=versions,
         hardware=_hardware(device),
+        threads=None if device.type == "cuda" else torch.get_num_threads(),
     )
 
 
 def _hardware(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{_processor()}, {torch.get_num_threads()} threads"
+    return f"{_processor()}, {torch.backends.cpu.get_cpu_capability()}"
 
 
 def _processor() -> str:

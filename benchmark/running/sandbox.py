@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from safetensors import SafetensorError
@@ -27,7 +27,9 @@ from torch import Tensor, nn
 from benchmark.cell import Outcome, Verdict
 from benchmark.contract import Budget, Grant, Knowledge, Observation, Stack, Update, Victim
 from benchmark.errors import NotApplicable, PluginError
-from benchmark.registry import ROOT, Submission
+from benchmark.identity import ROOT
+from benchmark.records import FailureKind
+from benchmark.registry import Submission
 from benchmark.running.exchange import (
     PARAMETERS,
     load_parameters,
@@ -40,6 +42,7 @@ _KEPT_VARIABLES = ("PATH", "HOME", "TMPDIR", "LANG", "LD_LIBRARY_PATH", "CUDA_VI
 _STARTING_SECONDS = 120.0
 _GRACE_SECONDS = 5.0  # the child's own alarm comes first and says more
 _LONGEST_ANSWER = 2**22  # bytes of JSON
+_NONSENSE = "its process gave an answer that makes no sense"
 
 
 class Sandbox:
@@ -94,7 +97,7 @@ class Sandbox:
             child = self._child(submission)
             answer = self._ask(child, "applies", Stack([seen]), exchange, seen.budget.seconds)
             if answer is None:
-                return Verdict("failed", child.reason)
+                return Verdict("failed", child.reason, kind=child.kind)
             said = answer.get("status")
             reason = str(answer.get("reason"))
             if said == "applies":
@@ -103,7 +106,7 @@ class Sandbox:
                 missing = answer.get("missing")
                 known = missing if isinstance(missing, list) else []
                 return Verdict("not_applicable", reason, tuple(g for g in Grant if g in known))
-            return Verdict("failed", reason)
+            return Verdict("failed", reason, kind=_told_kind(answer.get("kind")))
 
     def reconstruct(self, submission: Submission, stack: Stack) -> list[Outcome]:
         """Have a child run its attack on a stack."""
@@ -117,9 +120,12 @@ class Sandbox:
             return outcomes
         if len(stack) > 1 and not child.unfit:  # which trial was it?
             return [self.reconstruct(submission, stack[i : i + 1])[0] for i in range(len(stack))]
-        reason = child.reason or "its process gave an answer that makes no sense"
+        reason, kind = child.reason, child.kind
+        if answer is not None:
+            reason, kind = _NONSENSE, "invalid_answer"
         child.kill()
-        return [Outcome(None, child.status, reason, child.seconds, None)] * len(stack)
+        died = Outcome(None, child.status, reason, child.seconds, None, kind=kind)
+        return [died] * len(stack)
 
     def _child(self, submission: Submission) -> _Child:
         """Return the submission's child: a new one if the last died, none anew if it never ran."""
@@ -163,12 +169,13 @@ class _Child:
 
     Attributes:
         unfit: it could not import its submission, and no other child will.
-        status: of the trials it died on, with `reason` and `seconds`.
+        status: of the trials it died on, with `kind`, `reason` and `seconds`.
     """
 
     def __init__(self, submission: Submission, device: torch.device) -> None:
         self.unfit = False
         self.status: Literal["failed", "timed_out"] = "failed"
+        self.kind: FailureKind = "crashed"
         self.reason, self.seconds = "", 0.0
         kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
         self._process = subprocess.Popen(
@@ -209,7 +216,8 @@ class _Child:
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
             line = self._line(limit)
         except TimeoutError:
-            self.status, self.seconds = "timed_out", limit - _GRACE_SECONDS
+            self.status, self.kind = "timed_out", "timeout"
+            self.seconds = limit - _GRACE_SECONDS
             self.reason = f"passed its limit of {self.seconds:g} s and was killed"
             self.kill()
             return None
@@ -224,8 +232,8 @@ class _Child:
         self.kill(politely=not line)
         code = self._process.returncode
         died = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        said = "its process gave an answer that makes no sense"
-        self.reason = said if line else f"its process died: {died}"
+        self.kind = "invalid_answer" if line else "crashed"
+        self.reason = _NONSENSE if line else f"its process died: {died}"
         return None
 
     def _line(self, limit: float) -> bytes:
@@ -276,4 +284,11 @@ def _outcome(said: dict[str, Any], folder: Path) -> Outcome:
     status: Literal["failed", "timed_out"] = (
         "timed_out" if said["status"] == "timed_out" else "failed"
     )
-    return Outcome(None, status, str(said["reason"]), seconds, None)
+    kind = _told_kind(said.get("kind"))
+    return Outcome(None, status, str(said["reason"]), seconds, None, kind=kind)
+
+
+def _told_kind(said: object) -> FailureKind:
+    """Return the kind of failure that a child tells; of one it makes up, that it makes no sense."""
+    kinds: tuple[FailureKind, ...] = get_args(FailureKind)
+    return next((kind for kind in kinds if kind == said), "invalid_answer")

@@ -14,7 +14,7 @@ from tabulate import tabulate
 
 from benchmark import records
 from benchmark.cell import Cell, Worker
-from benchmark.errors import BenchmarkError, ProtocolError
+from benchmark.errors import BenchmarkError
 from benchmark.protocol import load_suite
 from benchmark.registry import Registry, Submission
 from benchmark.running.cost import costs, table
@@ -152,11 +152,6 @@ def _workers(
 def _groups(order: Order) -> list[Group]:
     registry, made = Registry(order.plugins), []
     for part in load_suite(order.suite):
-        for protocol in part.protocols:
-            if order.trials is not None and order.trials > protocol.trials:
-                raise ProtocolError(
-                    f"--trials {order.trials}: {protocol.name} has {protocol.trials} trials a seed"
-                )
         defenses = registry.select("defense", order.defenses or part.defenses)
         attacks = registry.select("attack", order.attacks or part.attacks)
         for submission in defenses:

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from benchmark.records import append, cell_path, write_protocol
+from benchmark.records import append, file_of, write_protocol
 from benchmark.running.cost import Cost, costs, table
 from benchmark.running.plan import groups, survey
 
@@ -19,7 +19,7 @@ def keep(results, provenance):
     """Write records of a cell, one for each of some seconds, and its protocol."""
 
     def write(cell, *seconds, status="completed", spent=0):
-        names = (cell.protocol.name, cell.defense.label, cell.attack.label)
+        path = file_of(results, cell.protocol.name, cell.attack.label)
         made = [
             cell.record(
                 provenance,
@@ -30,7 +30,7 @@ def keep(results, provenance):
             )
             for trial, each in enumerate(seconds)
         ]
-        append(cell_path(results, *names), made)
+        append(path, made)
         write_protocol(results, cell.protocol.name, cell.protocol.frozen())
 
     return write

@@ -2,9 +2,17 @@ import dataclasses
 
 import pytest
 
-from benchmark.records import append, cell_path
+from benchmark.records import append
 from benchmark.registry import Registry
-from benchmark.running.plan import distinct, due_cells, groups, is_current, survey
+from benchmark.running.plan import (
+    distinct,
+    due_cells,
+    file_of_cell,
+    groups,
+    is_current,
+    outdated,
+    survey,
+)
 
 
 @pytest.fixture
@@ -33,9 +41,7 @@ def keep(tmp_path, provenance):
     """Write records of a cell by trial."""
 
     def write(cell, *trials, status="completed"):
-        path = cell_path(
-            tmp_path / "results", cell.protocol.name, cell.defense.label, cell.attack.label
-        )
+        path = file_of_cell(cell, tmp_path / "results")
         append(path, [cell.record(provenance, trial=trial, status=status) for trial in trials])
 
     return write
@@ -113,21 +119,32 @@ def test_same_record_under_another_seed_does_not_count(cell, due, keep):
     assert due(dataclasses.replace(cell(), seed=1)) == [[0, 1, 2]]
 
 
+def changed(record, field):
+    identity = record.identity.model_copy(update={field: "other"})
+    return record.model_copy(update={"identity": identity})
+
+
 @pytest.mark.parametrize(
-    "change",
-    [
-        {"protocol_digest": "other"},
-        {"defense_digest": "other"},
-        {"attack_digest": "other"},
-        {"defense_arguments": {"scale": 1}},
-        {"attack_arguments": {"scale": 1}},
-    ],
-    ids=str,
+    "field", ["protocol_digest", "defense_version", "attack_version", "harness_version"]
 )
-def test_record_of_another_making_is_not_current(cell, provenance, change):
+def test_record_of_another_version_is_not_current(cell, provenance, field):
     record = cell().record(provenance, trial=0, status="completed")
     assert is_current(record, cell())
-    assert not is_current(record.model_copy(update=change), cell())
+    assert not is_current(changed(record, field), cell())
+
+
+@pytest.mark.parametrize("part", ["defense", "attack", "harness"])
+def test_record_of_another_fingerprint_is_still_current(cell, provenance, part):
+    record = cell().record(provenance, trial=0, status="completed")
+    assert is_current(changed(record, f"{part}_fingerprint"), cell())
+
+
+def test_records_that_count_no_more_are_told(cell, provenance):
+    made = [cell().record(provenance, trial=t, status="completed") for t in (0, 0, 1)]
+    verdict = cell().record(provenance, status="unavailable")
+    old = changed(made[2], "attack_version")
+    other = made[2].model_copy(update={"defense": "another"})
+    assert outdated([*made, verdict, old, other], cell()) == [made[0], old, verdict]
 
 
 def test_trials_of_other_arguments_do_not_count(plugin, bench, due, keep, tmp_path):
@@ -142,7 +159,7 @@ def test_survey_finds_what_is_due_under_every_seed_and_what_is_damaged(bench, ke
     made = bench(seeds=[0, 1])
     cell = made.cell("random")
     keep(cell, 0, 2)
-    path = cell_path(tmp_path / "results", "tiny", "none", "random")
+    path = file_of_cell(cell, tmp_path / "results")
     path.write_text(path.read_text() + "a foreign line\n")
     attacks = [*made.registry.find("attack", "random"), *made.registry.find("attack", "oracle")]
     chosen = groups([made.protocol], [cell.defense], attacks, None, None)
@@ -154,4 +171,4 @@ def test_survey_finds_what_is_due_under_every_seed_and_what_is_damaged(bench, ke
         ("oracle", 1, [0, 1, 2]),
     ]
     assert [record.trial for record in found.records] == [0, 2]
-    assert [line.split(": ")[0] for line in found.damaged] == [f"{path}:3"]
+    assert [line.split(": ")[0] for line in found.damaged] == [f"{path}:5"]

@@ -5,7 +5,7 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from benchmark.cell import met
+from benchmark.cell import negotiate
 from benchmark.contract import Grant, Reconstruction
 from benchmark.errors import PluginError
 from benchmark.running import sandbox as module
@@ -141,7 +141,7 @@ def test_facts_that_an_attack_lacks_cross(plugin, bench, sandbox):
     (record,) = made.run("needy", worker=sandbox)
     assert record.reason == "needs labels, public_network, which the protocol does not grant"
     cell = made.cell("needy")
-    verdict, _ = met(cell, made.setting, made.defended(cell), sandbox, 0)
+    verdict, _ = negotiate(cell, made.setting, made.defended(cell), sandbox, 0)
     assert verdict.missing == (Grant.LABELS, Grant.PUBLIC_NETWORK)
 
 

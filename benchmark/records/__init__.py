@@ -1,0 +1,44 @@
+from benchmark.metrics import Excerpt
+from benchmark.records.files import (
+    Reading,
+    append,
+    file_of,
+    known,
+    read_file,
+    read_folder,
+    rewrite,
+)
+from benchmark.records.schema import (
+    SCHEMA,
+    FailureKind,
+    Identity,
+    Provenance,
+    Record,
+    Status,
+)
+from benchmark.records.storage import check_writable, replace, write_protocol
+from benchmark.records.table import Table, load_results, read_excerpts, read_table
+
+__all__ = [
+    "SCHEMA",
+    "Excerpt",
+    "FailureKind",
+    "Identity",
+    "Provenance",
+    "Reading",
+    "Record",
+    "Status",
+    "Table",
+    "append",
+    "check_writable",
+    "file_of",
+    "known",
+    "load_results",
+    "read_excerpts",
+    "read_file",
+    "read_folder",
+    "read_table",
+    "replace",
+    "rewrite",
+    "write_protocol",
+]

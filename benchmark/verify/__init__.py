@@ -1,0 +1,3 @@
+from benchmark.verify.start import Request, verify
+
+__all__ = ["Request", "verify"]

@@ -1,0 +1,92 @@
+"""What a verification found: a table, the attestations that follow from it, and the exit code."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from tabulate import tabulate
+
+from benchmark.attestations import Attestation, Part, Standing
+from benchmark.records import Provenance
+from benchmark.verify.rerun import Compared
+
+DIFFERS = 3
+"""Exit code where an answer changed, or nobody knows whether one did."""
+
+
+def table(found: Sequence[Compared]) -> str:
+    """Return a line an attack in a protocol, and a line each for what differs."""
+    groups: dict[tuple[str, str], list[Compared]] = {}
+    for one in found:
+        cell = one.stratum.cell
+        groups.setdefault((cell.protocol.name, cell.attack.label), []).append(one)
+    rows = [
+        (protocol, attack, _words(of), sum(len(c.stratum.records) for c in of if c.same), _gap(of))
+        for (protocol, attack), of in groups.items()
+    ]
+    heads = ["protocol", "attack", "cells", "trials", "largest difference"]
+    lines = [tabulate(rows, heads)]
+    for one in found:
+        if one.word == "differs":
+            cell = one.stratum.cell
+            lines.append(f"differs: {cell}: {one.what}")
+            lines.append(f"    raise the version of {_suspects(one)}, or mend it")
+    for reason in dict.fromkeys(one.what for one in found if one.word == "unavailable"):
+        lines.append(f"unavailable: {reason}")
+    return "\n".join(lines)
+
+
+def attestations(
+    found: Iterable[Compared], standing: Standing, provenance: Provenance
+) -> list[Attestation]:
+    """Return what the comparisons vouch for: parts that moved and changed no answer anywhere."""
+    seen: dict[tuple[Part, str], list[Compared]] = {}
+    for one in found:
+        if one.same or one.word == "differs":
+            for part, was in one.stratum.moved.items():
+                seen.setdefault((part, was), []).append(one)
+    made = []
+    for (part, was), compared in seen.items():
+        now = standing.now(part)
+        if now is None or not all(one.same for one in compared):
+            continue
+        largest: dict[str, float] = {}
+        for one in compared:
+            for name, gap in one.largest.items():
+                largest[name] = max(gap, largest.get(name, 0.0))
+        identity = compared[0].stratum.cell.identity
+        made.append(
+            Attestation(
+                part=part[0],
+                name=part[1],
+                version=dict(identity)[f"{part[0]}_version"],
+                old=was,
+                new=now,
+                cells=len(compared),
+                trials=sum(len(one.stratum.records) for one in compared),
+                largest=dict(sorted(largest.items())),
+                commit=provenance.commit,
+                dirty=provenance.dirty,
+            )
+        )
+    return made
+
+
+def _words(of: Iterable[Compared]) -> str:
+    counts = Counter(one.word for one in of)
+    return ", ".join(f"{count} {word}" for word, count in counts.items())
+
+
+def _gap(of: Iterable[Compared]) -> str:
+    largest: dict[str, float] = {}
+    for one in of:
+        for name, gap in one.largest.items():
+            largest[name] = max(gap, largest.get(name, 0.0))
+    return ", ".join(f"{name} {gap:.1e}" for name, gap in largest.items()) or "none"
+
+
+def _suspects(one: Compared) -> str:
+    """Return what may have changed the answer, in words."""
+    names = [" ".join(filter(None, part)) for part in one.stratum.moved]
+    return " or ".join(names) or "nothing: its source is as it was, so look at the libraries"

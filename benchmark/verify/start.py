@@ -1,0 +1,146 @@
+"""From the words of `gradleak verify` to its exit code."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmark.attestations import Attestations, Standing
+from benchmark.cell import Worker
+from benchmark.errors import RecordError
+from benchmark.protocol import Protocol, load_protocol, load_suite, protocol_files
+from benchmark.records import Reading, read_folder
+from benchmark.registry import Registry, Submission
+from benchmark.running.inprocess import InProcess
+from benchmark.running.progress import Progress
+from benchmark.running.provenance import provenance
+from benchmark.running.sandbox import Sandbox
+from benchmark.running.start import device_named
+from benchmark.verify.report import DIFFERS, attestations, table
+from benchmark.verify.rerun import Compared, compare, rerun
+from benchmark.verify.sample import Stratum, strata
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user asked to verify; see `gradleak verify`."""
+
+    suite: str | None
+    sample: int
+    changed: bool
+    hours: float | None
+    against: Path | None
+    results: Path
+    mirror: Path | None
+    device: str
+    plugins: tuple[Path, ...]
+
+
+def verify(request: Request) -> int:
+    """Run recorded trials again, print what came of it, and attest what it vouches for.
+
+    Returns:
+        The exit code: 0 where all that was asked about stands, 3 where an answer changed or a
+        part that moved is not attested.
+
+    Raises:
+        BenchmarkError: anything in the request that does not fit.
+    """
+    registry = Registry(request.plugins)
+    reading = read_folder(request.results)
+    for line in reading.damaged:
+        print(f"gradleak: {line}", file=sys.stderr)
+    protocols = _protocols(request.suite, reading)
+    if drifted := [line for p in protocols for line in _drift(request.results, p)]:
+        print("\n".join(drifted))
+    attested = Attestations(request.results)
+    standing = Standing(attested, registry)
+
+    def look(size: int, *, changed: bool) -> list[Stratum]:
+        return strata(reading.records, protocols, registry, standing, size=size, changed=changed)
+
+    chosen = look(request.sample, changed=request.changed) if request.sample else []
+    found = _compared(request, chosen)
+    if chosen:
+        print(table(found))
+    place = provenance(device_named(request.device))
+    if request.against is None and (made := attestations(found, standing, place)):
+        attested.add(made)
+        print(f"{len(made)} attestations added to {attested.path}")
+    left = look(1, changed=True)
+    parts = sorted({" ".join(filter(None, part)) for one in left for part in one.moved})
+    if parts:
+        print(f"unverified: {len(left)} cells, because of {', '.join(parts)}")
+    differ = sum(one.word == "differs" for one in found)
+    print(f"{sum(one.same for one in found)} cells came out the same, {differ} did not")
+    return DIFFERS if differ or left or drifted else 0
+
+
+def _compared(request: Request, chosen: Sequence[Stratum]) -> list[Compared]:
+    if request.against is not None:
+        other = read_folder(request.against).records
+        return [compare(stratum, other, exactly=False) for stratum in chosen]
+    device = device_named(request.device)
+    console = Console(file=sys.stderr, highlight=False)
+    found: list[Compared] = []
+    with ExitStack() as stack:
+        inside, sandbox = InProcess(), stack.enter_context(Sandbox(device))
+
+        def worker_of(submission: Submission) -> Worker:
+            return sandbox if submission.outside else inside
+
+        progress = stack.enter_context(Progress(len(chosen), len(chosen), console))
+        for one in rerun(
+            chosen,
+            mirror=request.mirror,
+            device=device,
+            worker_of=worker_of,
+            provenance=provenance(device),
+            seconds=math.inf if request.hours is None else request.hours * 3600,
+        ):
+            found.append(one)
+            progress.advance(one.stratum.cell, 1)
+            progress.done(one.stratum.cell, 1)
+    return found
+
+
+def _protocols(suite: str | None, reading: Reading) -> list[Protocol]:
+    """Return the protocols to look at, each once: a suite's, or all that have records."""
+    if suite is not None:
+        every = [protocol for part in load_suite(suite) for protocol in part.protocols]
+    else:
+        named = {record.protocol for record in reading.records} & protocol_files().keys()
+        every = [load_protocol(name) for name in sorted(named)]
+    if not reading.records:
+        raise RecordError("no records to verify; make some by gradleak run")
+    return list({protocol.name: protocol for protocol in every}.values())
+
+
+def _drift(results: Path, protocol: Protocol) -> list[str]:
+    """Return what a frozen protocol says otherwise under the same digest: a default changed."""
+    path = results / protocol.name / "protocol.json"
+    if not path.is_file():
+        return []
+    was, now = json.loads(path.read_bytes()), protocol.frozen()
+    described = ("title", "description")
+    if was.get("digest") != now["digest"]:
+        return []
+    return [
+        f"drifted: {path}: {key} is {now[key]!r:.60} by default now: raise the protocol's version"
+        for key in was.keys() & now.keys() - set(described)
+        if not _contains(now[key], was[key])
+    ]
+
+
+def _contains(now: object, was: object) -> bool:
+    """Tell whether a part says what it said, new keys aside."""
+    if isinstance(now, dict) and isinstance(was, dict):
+        return all(key not in now or _contains(now[key], was[key]) for key in was)
+    return now == was

@@ -1,0 +1,63 @@
+"""How far a number may move on another machine and still be the same answer.
+
+On the same hardware, libraries and threads, and in a stack of the same trials, none may move at
+all. Elsewhere sums are taken in another order, and what follows from the last bit of a float32 is
+no change of the method. Every tolerance is here.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """A number may move by `absolute`, or by `relative` times itself, whichever is more."""
+
+    absolute: float
+    relative: float = 0.0
+
+    def allows(self, recorded: float, again: float) -> bool:
+        """Tell whether two numbers are one answer."""
+        size = max(abs(recorded), abs(again))
+        return abs(recorded - again) <= max(self.absolute, self.relative * size)
+
+
+_ERROR = Tolerance(1e-6, 0.025)
+"""A mean squared error; 1e-6 is that of 60 dB, beyond which rounding is most of what is left."""
+_SHARE = Tolerance(1e-9)
+"""A share of tokens or labels: they are the same or they are not."""
+_PSNR_BELOW, _PSNR_ABOVE, _EXACT = Tolerance(0.1), Tolerance(12.0), 60.0
+TOLERANCES = {
+    "ssim": Tolerance(1e-4),
+    "mse": _ERROR,
+    "normalised_mse": Tolerance(1e-5, 0.025),
+    "fft2d": _ERROR,
+    "lpips": Tolerance(1e-3),
+    "lpips_vgg": Tolerance(1e-3),
+    "lpips_squeeze": Tolerance(1e-3),
+}
+"""By metric; one of none of these moves by no more than the last bits of a mean."""
+
+
+def allowed(metric: str, recorded: float | None, again: float | None) -> bool:
+    """Tell whether a metric's two numbers are one answer on different machines."""
+    if recorded is None or again is None:
+        return recorded is again
+    if metric == "psnr":  # 0.1 dB below 60 dB; above, the size of rounding itself, fourfold
+        rounding = min(recorded, again) >= _EXACT
+        return (_PSNR_ABOVE if rounding else _PSNR_BELOW).allows(recorded, again)
+    return TOLERANCES.get(metric, _SHARE).allows(recorded, again)
+
+
+def equal(recorded: float | None, again: float | None) -> bool:
+    """Tell whether two numbers are the same to the last bit."""
+    return recorded == again
+
+
+def distance(recorded: float | None, again: float | None) -> float:
+    """Return how far apart two numbers are; infinity where only one is there."""
+    if recorded is None or again is None:
+        return 0.0 if recorded is again else math.inf
+    return abs(recorded - again)

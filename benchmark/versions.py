@@ -1,0 +1,12 @@
+"""Versions that people raise when answers change; every record carries those it was made by.
+
+Raise one in the same commit as the change: the records it decides are then due. `gradleak verify`
+tells whether a change of the source has changed an answer.
+"""
+
+HARNESS = 1
+"""Of all that stands between a protocol and a score: contract, data, victims, federation, metrics,
+tracks, seeds and cell. Every record hangs on it."""
+
+TOOLBOX = {"closedform": 1, "labels": 1, "matching": 1, "noise": 1, "priors": 1, "text": 1}
+"""Of each package of the toolbox; the submissions that import one inherit its version."""
