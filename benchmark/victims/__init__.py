@@ -1,5 +1,6 @@
 from benchmark.victims.anatomy import ImageAnatomy, ImageBlock
 from benchmark.victims.build import build, weights
+from benchmark.victims.inputs import layer_inputs
 from benchmark.victims.language import TextAnatomy, TextBlock, TextSettings, TextSpec, TextVictim
 from benchmark.victims.operations import operations
 from benchmark.victims.parameters import LinearLayer, ParameterSlice
@@ -26,6 +27,7 @@ __all__ = [
     "TextVictim",
     "build",
     "images_from_patches",
+    "layer_inputs",
     "operations",
     "to_images",
     "to_patches",
