@@ -1,4 +1,5 @@
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,10 +10,12 @@ from torch.nn import functional
 from benchmark.contract import TextBatch
 from benchmark.errors import DataUnavailable, ProtocolError
 from benchmark.seeds import generator
-from benchmark.victims import TextSpec, build, weights
+from benchmark.victims import TextSpec, build, operations, weights
+from benchmark.victims.language.architectures import ARCHITECTURES
 from benchmark.victims.language.network import sinusoids
 
-TINY = {"width": 16, "depth": 2, "heads": 4, "mlp": 24, "vocabulary": 60, "length": 12}
+WORDS = {"vocabulary": 60, "length": 12}
+TINY = {"width": 16, "depth": 2, "heads": 4, "mlp": 24, **WORDS}
 NAMES = ["transformer3", "gpt2", "bert_base"]
 
 
@@ -234,3 +237,18 @@ def test_absent_weights_are_unavailable_with_the_command_that_gets_them(trained,
     with pytest.raises(DataUnavailable, match=r"hf download .*model\.safetensors") as missing:
         build(asked, generator(0), tmp_path)
     assert missing.value.tried[0] == str(folder)
+
+
+def test_a_language_model_is_one_entry_of_the_table(monkeypatch, tmp_path):
+    known = ARCHITECTURES["transformer3"]
+    other = replace(known, masked=True, start=0.5, trained=("toy", "no/repository"))
+    monkeypatch.setitem(ARCHITECTURES, "toy", other)
+    with pytest.raises(ProtocolError, match="toy guesses masked tokens"):
+        make("toy")
+    with pytest.raises(DataUnavailable, match="hf download no/repository"):
+        build(spec("toy", mask_token=5, weights="pretrained", **WORDS), generator(0), tmp_path)
+    victim = make("toy", mask_token=5, position="sinusoidal")
+    assert victim.masked
+    assert victim.anatomy.masked
+    assert weights(victim)[victim.anatomy.position].abs().max() == 0.5
+    assert operations(victim.spec) == operations(spec("transformer3", **TINY))
