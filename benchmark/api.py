@@ -1,4 +1,4 @@
-"""All that a submission may import, beside `benchmark.toolbox`."""
+"""All that a submission may import, beside `benchmark.toolbox`; and the results, as a table."""
 
 from benchmark.contract import (
     Anatomy,
@@ -20,6 +20,7 @@ from benchmark.contract import (
     Victim,
 )
 from benchmark.errors import DataUnavailable, NotApplicable, PluginError, WithheldError
+from benchmark.records import load_results
 from benchmark.victims import (
     ImageAnatomy,
     ImageVictim,
@@ -64,6 +65,7 @@ __all__ = [
     "WithheldError",
     "images_from_patches",
     "layer_inputs",
+    "load_results",
     "to_images",
     "to_patches",
     "weights",

@@ -123,7 +123,15 @@ class Standing:
 
     def unverified(self, records: Iterable[Record]) -> list[Record]:
         """Return the records of which some part has moved."""
-        return [r for r in records if self.moved(r.attack, r.defense, r.identity)]
+        told: dict[tuple[str, str, Identity], bool] = {}
+        found = []
+        for one in records:
+            of = (one.attack, one.defense, one.identity)
+            if of not in told:
+                told[of] = bool(self.moved(*of))
+            if told[of]:
+                found.append(one)
+        return found
 
     def count(self, frame: pd.DataFrame) -> Mapping[tuple[str, str], int]:
         """Return the number of unverified rows of a table of records, by protocol and attack."""

@@ -12,7 +12,7 @@ LAYERS = (
     ("contract", "identity"),
     ("metrics", "data", "victims"),
     ("toolbox", "protocol", "registry", "federation", "records"),
-    ("api", "stats", "listing", "published", "tracks", "attestations"),
+    ("api", "stats", "listing", "published", "tracks", "attestations", "exporting"),
     ("cell",),
     ("running", "leaderboard", "conformance"),
     ("verify",),
