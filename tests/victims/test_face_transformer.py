@@ -128,7 +128,7 @@ def test_victim_crosses_into_the_sandbox(victim, images, tmp_path):
         ({"heads": 5}, "5 heads 24"),
         ({"weights": "pretrained"}, "face_transformer has no pretrained weights; wanted random"),
         ({"architecture": "april_b", "size": 18, "width": 24}, "takes no heads; got heads 3"),
-        ({"architecture": "cifar/resnet20"}, "takes no heads; got heads 3"),
+        ({"architecture": "cifar/resnet20", "depth": None}, "takes no heads; got heads 3"),
     ],
 )
 def test_setting_that_does_not_fit_is_refused_in_one_line(make_victim, change, said):
