@@ -127,4 +127,5 @@ def test_nothing_is_read_out_of_the_rounding_of_a_gradient(rank, more_rows, more
 def test_a_badly_conditioned_gradient_is_solved_in_all_directions(rank, seed):
     matrix, _ = low_rank(rank + 5, rank, rank, seed, smallest=1e-5)
     answer = normal(rank, 2, seed=seed + 2)
-    torch.testing.assert_close(solve_gradient(matrix, matrix @ answer), answer, rtol=1e-6, atol=1e-6)
+    solution = solve_gradient(matrix, matrix @ answer)
+    torch.testing.assert_close(solution, answer, rtol=1e-6, atol=1e-6)

@@ -25,7 +25,7 @@ def least_squares(matrix: Tensor, right: Tensor) -> Tensor:
 
 
 def solve_gradient(gradient: Tensor, right: Tensor) -> Tensor:
-    """Return the minimum-norm X (n, k) of least |gradient X - right|, for a rounded gradient (m, n).
+    """Return the minimum-norm X (n, k) of least |gradient X - right|, gradient (m, n) rounded.
 
     As `least_squares`, but nothing is read out of float32's rounding, which differs between
     processors: singular values are null where they fall off a gulf to its size, as one does behind
