@@ -16,7 +16,7 @@ from benchmark.victims import Victim
 
 
 @dataclass(frozen=True)
-class Images:
+class ImageUnknowns:
     """A row is (batch * channel * height * width [+ batch * classes],); see `Unknowns`.
 
     Attributes:
@@ -30,10 +30,10 @@ class Images:
     searched: bool
 
     @staticmethod
-    def of(seen: Observation, *, searched: bool) -> Images:
+    def of(seen: Observation, *, searched: bool) -> ImageUnknowns:
         """Return the unknown images of a trial."""
         assert isinstance(seen.model, Victim)
-        return Images(seen.model, seen.batch_size, searched)
+        return ImageUnknowns(seen.model, seen.batch_size, searched)
 
     @property
     def numel(self) -> int:

@@ -6,34 +6,11 @@ were sent.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from torch import nn
 
 from benchmark.victims import LanguageVictim, anatomy, language_anatomy
-
-
-def in_blocks(model: nn.Module, names: Iterable[str], first: int, last: int) -> frozenset[str]:
-    """Return the names that lie in blocks `first` to `last`, counted from 1, both included."""
-    anatomy(model)  # NotApplicable where blocks are not known
-    return frozenset(name for name in names if first <= _block(name) <= last)
-
-
-def of_attention(model: nn.Module, names: Iterable[str]) -> frozenset[str]:
-    """Return the names of the parameters of attention: q, k, v and the projection."""
-    attention = set()
-    for block in anatomy(model).blocks:
-        for part in (block.query, block.key, block.value):
-            attention |= {part.name, part.name.removesuffix("weight") + "bias"}
-        attention |= {f"{block.attention_projection}.{kind}" for kind in ("weight", "bias")}
-    return frozenset(names) & attention
-
-
-def of_mlp(model: nn.Module, names: Iterable[str]) -> frozenset[str]:
-    """Return the names of the parameters of the MLPs."""
-    layers = [layer for block in anatomy(model).blocks for layer in block.mlp]
-    return frozenset(names) & {f"{layer}.{kind}" for layer in layers for kind in ("weight", "bias")}
 
 
 def of_positions(model: nn.Module, names: Iterable[str]) -> frozenset[str]:
@@ -42,27 +19,7 @@ def of_positions(model: nn.Module, names: Iterable[str]) -> frozenset[str]:
     return frozenset(names) & {parts.position}
 
 
-def by_depth(model: nn.Module, names: Iterable[str], decay: float) -> dict[str, float]:
-    """Return weights that fall with depth: 1 before the blocks, times `decay` at each block.
-
-    What follows the blocks weighs as one block more.
-    """
-    parts = anatomy(model)
-    before = (parts.patch_embedding, parts.position, *parts.prefix)
-    weights = {}
-    for name in names:
-        depth = 0 if name.startswith(before) else _block(name) or len(parts.blocks) + 1
-        weights[name] = decay**depth
-    return weights
-
-
 def by_order(names: Iterable[str]) -> dict[str, float]:
     """Return weights on a line from 1 at the first name to 0 after the last."""
     listed = list(names)
     return {name: 1 - i / len(listed) for i, name in enumerate(listed)}
-
-
-def _block(name: str) -> int:
-    """Return the number of the block a parameter lies in, from 1; 0 outside blocks."""
-    found = re.match(r"blocks\.(\d+)\.", name)
-    return int(found.group(1)) + 1 if found else 0

@@ -2,17 +2,14 @@ from benchmark.toolbox.priors.batchnorm import BatchNormStatistics
 from benchmark.toolbox.priors.images import (
     EuclideanNorm,
     PatchBoundary,
-    SquaredNorm,
     TotalVariation,
 )
-from benchmark.toolbox.priors.registration import GroupConsistency, registered
+from benchmark.toolbox.priors.registration import register
 
 __all__ = [
     "BatchNormStatistics",
     "EuclideanNorm",
-    "GroupConsistency",
     "PatchBoundary",
-    "SquaredNorm",
     "TotalVariation",
-    "registered",
+    "register",
 ]

@@ -45,19 +45,6 @@ class TotalVariation:
 
 
 @dataclass(frozen=True)
-class SquaredNorm:
-    """The squared Euclidean norm of an image, summed over its pixels, mean over the batch.
-
-    It draws the normalised image to 0, the data's mean. The weights of DeepInversion's line are
-    for `EuclideanNorm`.
-    """
-
-    def __call__(self, images: Tensor) -> Tensor:
-        """Return the penalty of each trial, (trials,)."""
-        return images.square().sum((2, 3, 4)).mean(1)
-
-
-@dataclass(frozen=True)
 class EuclideanNorm:
     """The Euclidean norm of an image, not squared, mean over the batch.
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.linalg import vector_norm
 
 Image = NDArray[np.float64]
 FLOW_WINDOW = 9
 """An image's shorter side over the radius of the windows whose flow is one number."""
 
 
-def registered(images: Tensor, align: Literal["shift", "flow"] = "shift") -> Tensor:
+def register(images: Tensor, align: Literal["shift", "flow"] = "shift") -> Tensor:
     """Return the consensus of one image's restarts: the mean of each, registered to their mean.
 
     Eq. 9 of GradViT (Hatamizadeh et al., CVPR 2022), after GradInversion (Yin et al., CVPR 2021);
@@ -42,18 +40,18 @@ def registered(images: Tensor, align: Literal["shift", "flow"] = "shift") -> Ten
     finite = images.isfinite().flatten(1).all(1)
     if not finite.all():
         diverged = (~finite).nonzero().flatten().tolist()
-        raise ValueError(f"registered: restarts {diverged} are not finite; leave them out")
+        raise ValueError(f"register: restarts {diverged} are not finite; leave them out")
     restarts: list[Image] = list(images.detach().cpu().double().numpy())
     target = np.mean(restarts, axis=0)
     grid = np.indices(target.shape[1:])
     moved = []
     for image in restarts:
-        source = grid + _displacement(target.mean(0), image.mean(0), align)
-        moved.append([_sampled(channel, source) for channel in image])
+        source = grid + _find_displacement(target.mean(0), image.mean(0), align)
+        moved.append([_sample(channel, source) for channel in image])
     return torch.from_numpy(np.mean(moved, axis=0)).to(images)
 
 
-def _displacement(target: Image, image: Image, align: Literal["shift", "flow"]) -> Image:
+def _find_displacement(target: Image, image: Image, align: Literal["shift", "flow"]) -> Image:
     """Return (row and column, height, width): how far off the image holds what belongs there."""
     from skimage.registration import optical_flow_ilk, phase_cross_correlation
 
@@ -63,7 +61,7 @@ def _displacement(target: Image, image: Image, align: Literal["shift", "flow"]) 
     offset: Image = np.broadcast_to(-shift[:, None, None], (2, *target.shape))
     if align == "shift":
         return offset
-    near = _sampled(image, np.indices(target.shape) + offset)
+    near = _sample(image, np.indices(target.shape) + offset)
     radius = max(1, min(target.shape) // FLOW_WINDOW)
     flow = optical_flow_ilk(  # type: ignore[no-untyped-call, unused-ignore]
         target, near, radius=radius, dtype=np.float64
@@ -71,33 +69,10 @@ def _displacement(target: Image, image: Image, align: Literal["shift", "flow"]) 
     return offset + flow
 
 
-def _sampled(channel: Image, source: Image) -> Image:
+def _sample(channel: Image, source: Image) -> Image:
     """Return a channel read at `source`, (row and column, height, width): bilinear, edge held."""
     from skimage.transform import warp
 
     return warp(  # type: ignore[no-untyped-call, unused-ignore]
         channel, source, order=1, mode="edge"
     )
-
-
-@dataclass(frozen=True, eq=False)  # compared by identity: tensors do not compare to one bool
-class GroupConsistency:
-    """The squared distance of an image to the consensus, summed over pixels, mean over the batch.
-
-    Group consistency of GradInversion. Without the square it is eq. 10 of GradViT: the Euclidean
-    distance over all of the batch, whose pull does not fade near the consensus.
-
-    Attributes:
-        consensus: (batch, channel, height, width), shared by all seeds, or with leading seeds.
-        squared: whether the distance is squared.
-    """
-
-    consensus: Tensor
-    squared: bool = True
-
-    def __call__(self, images: Tensor) -> Tensor:
-        """Return the penalty (seeds,) of images (seeds, batch, channel, height, width)."""
-        apart = images - self.consensus
-        if self.squared:
-            return apart.square().sum((2, 3, 4)).mean(1)
-        return vector_norm(apart.flatten(1), dim=1)

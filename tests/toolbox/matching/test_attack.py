@@ -10,7 +10,7 @@ from benchmark.contract import observe as observed
 from benchmark.errors import NotApplicable, WithheldError
 from benchmark.federation import fedsgd
 from benchmark.toolbox.matching import LBFGS, Adam, Search, SearchAttack, SquaredDistance, Term
-from benchmark.toolbox.priors import SquaredNorm
+from benchmark.toolbox.priors import EuclideanNorm
 
 START = {"position_std": 1.0, "class_token_std": 1.0}
 APRIL = {"size": 8, "patch": 4, "width": 16, "depth": 1, "classes": 5, "initialisation": START}
@@ -92,7 +92,7 @@ def test_granted_or_searched_labels_need_not_be_read(observe, options):
 
 
 def test_search_that_matches_nothing_declines_nothing(observe):
-    attack = Attack(Search(None, 5, terms=(Term(1.0, SquaredNorm()),)))
+    attack = Attack(Search(None, 5, terms=(Term(1.0, EuclideanNorm()),)))
     attack.applies(observe(batch=2, evaluations=0, withheld=("head.bias", "head.weight")))
 
 
