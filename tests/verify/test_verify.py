@@ -1,4 +1,4 @@
-"""What a change of the source does to records: on a copy of the repository, changed as a user would."""
+"""What a change of the source does to records, on a copy of the repository."""
 
 import json
 import os
