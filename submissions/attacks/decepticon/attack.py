@@ -97,11 +97,11 @@ class Decepticon(MaliciousAttack):
             pairs = tables.pairs()
             scores = pairs.scores(bins.content)
             readings = read(bins, pairs, scores, masked=tables.parts.masked)
-            if readings.tell:
+            if readings.enough_exact:
                 exact = readings.where(readings.exact)
                 sheet, marks = spell(sheet, bins, exact, tables)
                 sheet = fill_anchors(sheet, marks, tables)
-                counts = count_labels(seen.update, tables, sheet)
+                counts = count_labels(seen.update, tables, sheet)  # by the masks read
                 sheet = fill_labels(sheet, counts, tables)
                 rest = bins.where(readings.bin[~readings.exact])
                 if len(rest):

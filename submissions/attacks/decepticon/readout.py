@@ -44,7 +44,7 @@ class Readings:
         return len(self.bin)
 
     @property
-    def tell(self) -> bool:
+    def enough_exact(self) -> bool:
         """Whether enough are exact to tell marks by; with dropout or noise none is."""
         alone = self.exact & (self.count == 1)
         return int(self.exact.sum()) > CHOSEN.exact_readings * len(self) and bool(alone.any())
