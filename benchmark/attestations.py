@@ -136,8 +136,9 @@ class Standing:
     def count(self, frame: pd.DataFrame) -> Mapping[tuple[str, str], int]:
         """Return the number of unverified rows of a table of records, by protocol and attack."""
         found: dict[tuple[str, str], int] = {}
-        groups = frame.groupby(["protocol", *COLUMNS], observed=True).size()
-        for (protocol, attack, of_attack, defense, of_defense, harness), rows in groups.items():
+        groups = frame.groupby(["protocol", *COLUMNS], observed=True).size().reset_index()
+        for row in groups.itertuples(index=False):
+            protocol, attack, of_attack, defense, of_defense, harness, rows = map(str, row)
             were: dict[Part, str] = {
                 ("attack", _name(attack)): of_attack,
                 ("defense", _name(defense)): of_defense,

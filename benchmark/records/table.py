@@ -43,7 +43,7 @@ _OF_RUN = (
     *("commit", "dirty", "hardware", "threads", "versions"),
 )
 _OF_CELL = ("defense_version", "defense_fingerprint")
-_TYPES = {"reason": object, "control": bool, "dirty": "boolean", "threads": "Int64"}
+_TYPES: dict[Any, Any] = {"reason": object, "control": bool, "dirty": "boolean", "threads": "Int64"}
 _BATCH_BYTES = 2**25
 _KEY = ["protocol", "defense", "attack", "seed", "trial"]
 _WORDS = ("protocol", "defense", "attack", "status", "kind", "threat", "commit", "hardware")

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -27,7 +27,8 @@ Draw = Callable[[torch.Size, torch.Generator], Tensor]
 class NoiseDefense(Defense):
     """Independent noise of one standard deviation on every parameter, of a submission's law."""
 
-    draw: ClassVar[Draw]
+    draw: ClassVar[Any]
+    """Draws of variance 1 in a shape: `gaussian` or `laplacian`, a static method."""
 
     scale: float = 0.01
     """Noise norm over gradient norm."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -70,7 +70,7 @@ def strata(
         if cell is not None and cell.identity.decides == identity.decides:
             chosen = _drawn(by_seed[seed], cell, size)
             found.append(Stratum(cell, chosen, moved, sum(r.seconds or 0.0 for r in chosen)))
-    dear: Counter[str] = Counter()
+    dear: dict[str, float] = defaultdict(float)
     for each in found:
         dear[each.cell.protocol.name] += each.seconds
     return sorted(
