@@ -195,3 +195,66 @@ def _reported(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise RecordError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+# --- for the board, until the records have their own table -----------------------------------
+
+
+@dataclass
+class Table:
+    """All records of a results folder, one row a trial or verdict, and the lines left out."""
+
+    frame: Any
+    damaged: list[str]
+
+
+def read_table(results: Path) -> Table:
+    """Read every record of a results folder into one table."""
+    import pandas as pd
+
+    reading = read_folder(results)
+    rows = [
+        {
+            "protocol": one.protocol,
+            "protocol_digest": one.protocol_digest,
+            "defense": one.defense,
+            "defense_version": one.defense_digest,
+            "attack": one.attack,
+            "attack_version": one.attack_digest,
+            "harness_version": "",
+            "control": one.control,
+            "threat": one.threat,
+            "seed": one.seed,
+            "trial": -1 if one.trial is None else one.trial,
+            "status": one.status,
+            "kind": None,
+            "reason": one.reason,
+            "seconds": one.seconds,
+            "gradient_evaluations": one.gradient_evaluations,
+            "peak_bytes": one.peak_bytes,
+            "commit": one.provenance.commit,
+            "dirty": one.provenance.dirty,
+            "hardware": one.provenance.hardware,
+            "threads": 1,
+            "versions": ", ".join(f"{k} {v}" for k, v in one.provenance.versions.items()),
+            "has_excerpt": one.excerpt is not None,
+            **one.metrics,
+        }
+        for one in reading.records
+    ]
+    frame = pd.DataFrame(rows)
+    names = {name for one in reading.records for name in one.metrics}
+    numbers = ["seconds", "gradient_evaluations", "peak_bytes", *names]
+    return Table(frame.astype(dict.fromkeys(numbers, float) if rows else {}), reading.damaged)
+
+
+def read_excerpts(results: Path, protocol: str) -> list[Record]:
+    """Read the records of a protocol that carry an excerpt."""
+    found = [read_file(path).records for path in sorted(results.glob(f"{protocol}/*/*.jsonl"))]
+    return [one for records in found for one in records if one.excerpt]
+
+
+def file_of(results: Path, protocol: str, attack: str) -> Path:
+    """Return the file of an attack's records in a protocol."""
+    path = results / protocol / f"{attack}.jsonl"
+    return path if path.exists() else next(results.glob(f"{protocol}/*/{attack}.jsonl"), path)

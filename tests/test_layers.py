@@ -24,7 +24,7 @@ EXCEPTIONS = {
 NAMED = {  # what the board must know: the floor of every score, and the column undefended
     ("stats.py", "prior_only"),
     ("cli.py", "none"),
-    ("leaderboard/part.py", "none"),
+    ("leaderboard/section.py", "none"),
 }
 
 
