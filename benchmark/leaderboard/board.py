@@ -28,9 +28,12 @@ What a server learns of a client's private batch from the update it sends in fed
 {cells:,} cells (an attack against a defense in a protocol), {trials:,} trials, {protocols} \
 protocols. `gradleak leaderboard` writes this page from the records in {results}, and every number \
 links to the records it is made of; a protocol's name leads to its page, with every cell, metric \
-and reason. [How to read it](#how-to-read-it).
+and reason. [How to read it](#how-to-read-it)."""
+PICTURED = """\
+![Scores of every attack undefended, and of every defense in the worst case]({picture})
 
-![Scores of every attack undefended, and of every defense in the worst case]({picture})"""
+A dot is a protocol, hollow where under ten trials; the grey band is what the prior alone scores. \
+Red leaks, green holds, grey is open."""
 HOLDS = f"""\
 {MARKS["holds"]} **holds**: no attack's lead over the prior alone, on the same trials, reaches 1 dB \
 (0.05 of a score up to 1) at the upper end of its 95 % interval. {MARKS["leaks"]} **leaks**: one \
@@ -106,23 +109,25 @@ def _board(results: Path, output: Path, found: Sequence[Section], damaged: int) 
     where = links.to(code(results.name or "results"), results)
     threats = summary.threats(found)
     blocks = [
-        OPENING.format(results=where, picture=links.url(folder / PICTURE), **counts),
+        OPENING.format(results=where, **counts),
+        summary.glance(threats, links),
+        PICTURED.format(picture=links.url(folder / PICTURE)),
         "## Which attack is strongest?",
-        "Where nothing defends, by track and threat model.",
+        "Where nothing defends. Marked are differences from the papers.",
     ]
-    for heading, group in threats.items():
-        blocks += [f"**{prose(heading)}**", summary.attacks(group, links, notes)]
+    for group in threats:
+        blocks += [summary.heading(group), summary.attacks(group, links, notes)]
     blocks += ["## Which defense holds?", HOLDS]
-    for heading, group in threats.items():
+    for group in threats:
         if table := summary.defenses(group, links):
-            blocks += [f"**{prose(heading)}**", table]
+            blocks += [summary.heading(group), table]
     blocks.append("## What does it mean for a model like mine?")
     for track, table in models(found, links).items():
         blocks += [f"**{track}**", table]
     for name, own in matrices.suites(found).items():
         blocks.append(f"## Suite `{name}`" if name else "## Protocols of no suite")
-        for group in sorted(groups(own, lambda s: s.track).values(), key=lambda g: g.place):
-            blocks.append(f"**{group.track}**, {group.unit}.")
+        for group in groups(own, lambda section: section.track):
+            blocks.append(f"**{group.track}** · {prose(group.unit)}")
             blocks += matrices.matrices(group, links, folder)
     blocks += ["## How to read it", READING.format(**counts), *_notes(found, damaged)]
     return "\n\n".join(filter(None, [*blocks, notes.definitions(), links.definitions()])) + "\n"

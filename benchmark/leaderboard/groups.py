@@ -1,4 +1,4 @@
-"""Protocols taken together: by track and threat model, by victim; and how each attack did there."""
+"""Protocols taken together and told in one metric: by threat model, by victim, by suite."""
 
 from __future__ import annotations
 
@@ -7,23 +7,51 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from benchmark.leaderboard.markdown import Links, interval, short
+from benchmark.leaderboard.markdown import DASH, NBSP, Links, interval, ranged, short
 from benchmark.leaderboard.section import NONE, Section
 from benchmark.metrics import METRICS
-from benchmark.stats import PRIOR, CellSummary, Estimate
-
+from benchmark.stats import LEAST_TRIALS, PRIOR, CellSummary, Estimate
 
 TRACKS = {"vision": "Images", "text": "Text"}
 """Tracks in the order in which they are told, as a heading names them."""
 
 
+@dataclass(frozen=True)
+class Scored:
+    """A score and where it stands."""
+
+    section: Section
+    cell: CellSummary
+    score: Estimate
+
+    def linked(self, links: Links, *, usual: int = 0, folder: bool = False) -> str:
+        """Return the number as a link to its records, with its trials where they are few.
+
+        Args:
+            links: of the page.
+            usual: trials that need not be told.
+            folder: to link to all records of the protocol, where many numbers share a page.
+        """
+        return self._told(short(self.score), links, usual=usual, folder=folder)
+
+    def bracketed(self, links: Links) -> str:
+        """Return the number and its interval as a link to its records."""
+        text = f"{short(self.score)} {interval(self.score)}".strip().replace(" ", NBSP)
+        return self._told(text, links, usual=0, folder=False)
+
+    def _told(self, text: str, links: Links, *, usual: int, folder: bool) -> str:
+        file = self.section.folder if folder else self.section.file(self.cell.attack)
+        few = self.score.n < LEAST_TRIALS and self.score.n != usual
+        return links.to(text, file) + (f"{NBSP}({self.score.n})" if few else "")
+
+
 @dataclass(eq=False)
 class Group:
-    """Protocols of one track, told in one metric.
+    """Protocols of one track.
 
     Attributes:
         sections: theirs; each has records.
-        metric: the primary metric of most protocols of the track.
+        metric: in which all of them are told.
     """
 
     sections: Sequence[Section]
@@ -36,9 +64,9 @@ class Group:
         return TRACKS.get(track, track.capitalize())
 
     @property
-    def place(self) -> int:
-        """A key that sorts groups by track."""
-        return [*TRACKS.values(), self.track].index(self.track)
+    def place(self) -> tuple[int, int]:
+        """A key that sorts groups by track, those of most protocols first."""
+        return [*TRACKS.values(), self.track].index(self.track), -len(self.sections)
 
     @property
     def higher(self) -> bool:
@@ -55,40 +83,72 @@ class Group:
     def methods(self) -> list[str]:
         """Every method that scored undefended, from the one that is first most often."""
         names = {
-            cell.attack.split(",")[0]
+            method(cell.attack)
             for section in self.sections
             for cell in section.summaries
             if not cell.control and cell.defense == NONE and cell.scores
         }
-        return sorted(names, key=lambda name: (*map(lambda n: -n, self.firsts(name)), name))
 
-    def firsts(self, method: str) -> tuple[int, int]:
-        """Return in how many protocols a method is first undefended, and in how many it ranks."""
-        ranks = [rank for section in self.sections if (rank := _rank(section, method))]
-        return ranks.count(1), len(ranks)
+        def key(name: str) -> tuple[int, bool, float, str]:
+            ranks = self.ranks(name)
+            return -ranks.count(1), not ranks, sum(ranks) / max(1, len(ranks)), name
 
-    def spread(self, method: str) -> list[Scored]:
+        return sorted(names, key=key)
+
+    def ranks(self, name: str) -> list[int]:
+        """Return a method's rank undefended in each protocol where it has one."""
+        return [
+            min(own)
+            for section in self.sections
+            if (own := [p.rank for p in section.undefended.places if method(p.attack) == name])
+        ]
+
+    def first_in(self, name: str) -> str:
+        """Return in how many protocols a method is first undefended, of those where it ranks."""
+        ranks = self.ranks(name)
+        return f"{ranks.count(1)} of {len(ranks)}"
+
+    def undefended(self, section: Section, name: str) -> Scored | None:
+        """Return the score of a method's variant that sees most, one of ten trials first."""
+        found = [
+            Scored(section, cell, cell.scores[self.metric])
+            for cell in section.summaries
+            if cell.defense == NONE and method(cell.attack) == name and self.metric in cell.scores
+        ]
+        enough = [one for one in found if one.score.n >= LEAST_TRIALS]
+        return self.ordered(enough or found)[-1] if found else None
+
+    def across(self, name: str) -> list[Scored]:
         """Return a method's scores undefended, a protocol each, from the least that it sees."""
-        found = [variant(section, method, self.metric) for section in self.sections]
+        found = (self.undefended(section, name) for section in self.sections)
         return self.ordered(one for one in found if one is not None)
+
+    def prior(self) -> list[Scored]:
+        """Return what the prior alone scores, a protocol each, from the least."""
+        return self.across(PRIOR)
+
+    def worst_case(self, section: Section, defense: str) -> Scored | None:
+        """Return a defense's worst case in one protocol."""
+        cell = section.worst.get(defense)
+        if cell is None or self.metric not in cell.scores:
+            return None
+        return Scored(section, cell, cell.scores[self.metric])
 
     def worst_cases(self, defense: str) -> list[Scored]:
         """Return a defense's worst cases, a protocol each, from the one that leaks least."""
-        found = []
-        for section in self.sections:
-            cell = section.worst.get(defense)
-            if cell is not None and self.metric in cell.scores:
-                found.append(Scored(section, cell, cell.scores[self.metric]))
-        return self.ordered(found)
+        found = (self.worst_case(section, defense) for section in self.sections)
+        return self.ordered(one for one in found if one is not None)
 
-    def alone(self) -> list[Scored]:
-        """Return what the prior alone scores, a protocol each, from the least."""
-        found = []
-        for section in self.sections:
-            cell = section.cells.get((NONE, PRIOR))
-            if cell is not None and self.metric in cell.scores:
-                found.append(Scored(section, cell, cell.scores[self.metric]))
-        return self.ordered(found)
+    @cached_property
+    def defenses(self) -> list[str]:
+        """Every defense that an attack ran against, `none` first."""
+        names = {name for section in self.sections for name in section.worst}
+        return sorted(names, key=lambda name: (name != NONE, name))
+
+    def span(self, scored: Sequence[Scored], links: Links) -> str:
+        """Return the first and the last of some scores, or one where they read the same."""
+        ends = {short(one.score): one for one in (scored[-1:] + scored[:1])}
+        return ranged([one.linked(links) for one in reversed(ends.values())]) or DASH
 
     def ordered(self, found: Iterable[Scored]) -> list[Scored]:
         """Return scores from the one that tells the attacker least."""
@@ -96,55 +156,25 @@ class Group:
         return sorted(found, key=lambda one: (sign * one.score.mean, one.section.name))
 
 
-@dataclass(frozen=True)
-class Scored:
-    """A score and where it stands."""
-
-    section: Section
-    cell: CellSummary
-    score: Estimate
-
-    def linked(self, links: Links) -> str:
-        """Return the number as a link to its records."""
-        return links.to(short(self.score), self.section.file(self.cell.attack))
-
-    def bracketed(self, links: Links) -> str:
-        """Return the number and its interval as a link to its records."""
-        text = f"{short(self.score)} {interval(self.score)}".strip()
-        return links.to(text, self.section.file(self.cell.attack))
+def method(attack: str) -> str:
+    """Return what the variants of an attack share: its name without arguments."""
+    return attack.partition(",")[0]
 
 
-def _rank(section: Section, method: str) -> int | None:
-    """Return the best rank of a method's variants undefended."""
-    ranks = [p.rank for p in section.undefended.places if p.attack.split(",")[0] == method]
-    return min(ranks, default=None)
+def groups(sections: Iterable[Section], key: Callable[[Section], Hashable]) -> list[Group]:
+    """Return the protocols that have records, together where key and metric are equal.
 
-
-def variant(section: Section, method: str, metric: str) -> Scored | None:
-    """Return the score of the variant of a method that sees most undefended."""
-    cells = [
-        cell
-        for cell in section.summaries
-        if cell.defense == NONE and cell.attack.split(",")[0] == method and metric in cell.scores
-    ]
-    sign = 1 if METRICS[metric].better == "higher" else -1
-    best = max(cells, key=lambda cell: sign * cell.scores[metric].mean, default=None)
-    return None if best is None else Scored(section, best, best.scores[metric])
-
-
-def groups(
-    sections: Iterable[Section], key: Callable[[Section], Hashable]
-) -> dict[Hashable, Group]:
-    """Return the protocols that have records, together where a key is equal.
-
-    The key has to tell tracks apart: each group is told in the metric of its track.
+    Metrics of images say much the same of one image, so those protocols are told in the primary
+    one of most; of tokens each asks another question, and primary metrics stay apart.
     """
     told = [section for section in sections if section.summaries]
-    tracks: dict[str, Counter[str]] = {}
+    primaries = Counter(s.primary for s in told if METRICS[s.primary].of == "images")
+    common = max(sorted(primaries), key=lambda name: primaries[name], default="")
+    found: dict[tuple[Hashable, str], list[Section]] = {}
     for section in told:
-        tracks.setdefault(section.track, Counter())[section.primary] += 1
-    metric = {track: max(sorted(c), key=lambda name: c[name]) for track, c in tracks.items()}
-    found: dict[Hashable, list[Section]] = {}
-    for section in told:
-        found.setdefault(key(section), []).append(section)
-    return {each: Group(own, metric[own[0].track]) for each, own in found.items()}
+        images = METRICS[section.primary].of == "images" and common in section.frozen.metrics
+        metric = common if images else section.primary
+        found.setdefault((key(section), metric), []).append(section)
+    return sorted(
+        (Group(own, metric) for (_, metric), own in found.items()), key=lambda group: group.place
+    )

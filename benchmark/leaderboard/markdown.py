@@ -133,6 +133,11 @@ def interval(score: Estimate) -> str:
     return rf"\[{write(score.low)},{NBSP}{write(score.high)}\]"
 
 
+def ranged(ends: Sequence[str]) -> str:
+    """Return `low to high` on one line, or the one text that both ends are."""
+    return f"{NBSP}to{NBSP}".join(dict.fromkeys(ends))
+
+
 def code(name: str) -> str:
     """Return a plugin's name as code."""
     return f"`{name.replace('`', '').replace('|', '/')}`"
@@ -140,8 +145,12 @@ def code(name: str) -> str:
 
 def stacked(name: str) -> str:
     """Return a plugin's name as code that breaks into short lines, to head a narrow column."""
-    lines = [part.replace("_", "_<wbr>").replace("=", "=<wbr>") for part in name.split(",")]
-    return "<br>".join(f"<code>{line}</code>" for line in lines)
+    return "<br>".join(f"<code>{breakable(part)}</code>" for part in name.split(","))
+
+
+def breakable(name: str) -> str:
+    """Return a name that a line may break within."""
+    return name.replace("_", "_<wbr>").replace("=", "=<wbr>")
 
 
 def prose(text: object) -> str:

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
-from benchmark.leaderboard.groups import TRACKS, Group, Scored, variant
-from benchmark.leaderboard.markdown import DASH, NBSP, Links, code, grid, percent, short, stacked
+from benchmark.leaderboard.groups import Group, Scored
+from benchmark.leaderboard.markdown import (
+    DASH,
+    NBSP,
+    Links,
+    breakable,
+    code,
+    grid,
+    percent,
+)
 from benchmark.leaderboard.page import MARKS
 from benchmark.leaderboard.section import NONE, Section
 from benchmark.protocol import protocols_of, suite_files
-from benchmark.stats import LEAST_TRIALS, PRIOR
+from benchmark.stats import PRIOR
 
 WIDEST = 7
-"""Columns beside one another."""
+"""Protocols beside one another; more stand below one another."""
 
 
 def suites(sections: Iterable[Section]) -> dict[str, list[Section]]:
@@ -38,102 +47,71 @@ def suites(sections: Iterable[Section]) -> dict[str, list[Section]]:
 
 
 def matrices(group: Group, links: Links, pages: Path) -> list[str]:
-    """Return the tables of the protocols of one suite and track, each with what it shows.
+    """Return the tables of the protocols of one suite and metric, each with what it shows.
 
     Args:
         group: the protocols.
         links: of the page the tables stand on.
         pages: folder of the protocols' pages.
     """
+    sheet = Sheet(group, links, pages, len(group.sections) > WIDEST)
     blocks = []
-    if names := sorted({name for section in group.sections for name in section.worst} - {NONE}):
-        blocks += [
-            "Worst case under each defense:",
-            _laid_out(group, _defenses(group, [NONE, *names], links), "Defense", links, pages),
-        ]
+    if group.defenses[1:]:
+        rows = {name: [sheet.worst(s, name) for s in group.sections] for name in group.defenses}
+        blocks += ["Worst case under each defense:", sheet.table("Defense", rows)]
     if group.methods:
-        blocks += [
-            "Undefended, the strongest variant of each attack:",
-            _laid_out(group, _attacks(group, links), "Attack", links, pages),
-        ]
+        rows = {name: [sheet.seen(s, name) for s in group.sections] for name in group.methods}
+        rows[PRIOR] = [sheet.seen(section, PRIOR) for section in group.sections]
+        blocks += ["Undefended, the strongest variant of each attack:", sheet.table("Attack", rows)]
     return blocks
 
 
-def _defenses(group: Group, names: Sequence[str], links: Links) -> dict[str, list[str]]:
-    rows = {code(name): [_worst(s, name, links) for s in group.sections] for name in names}
-    return rows | {"prior alone": [_prior(section, links) for section in group.sections]}
+@dataclass(frozen=True)
+class Sheet:
+    """Where the matrices of a group are written.
 
+    Attributes:
+        many: whether protocols stand below one another, each with one link to its records.
+    """
 
-def _worst(section: Section, defense: str, links: Links) -> str:
-    cell = section.worst.get(defense)
-    if cell is None:
-        return DASH
-    scored = Scored(section, cell, cell.scores[section.primary])
-    return f"{MARKS[section.outcome(defense)]}{NBSP}{scored.linked(links)}"
+    group: Group
+    links: Links
+    pages: Path
+    many: bool
 
+    def worst(self, section: Section, defense: str) -> str:
+        """Return a defense's worst case in a protocol, and whether it holds there."""
+        one = self.group.worst_case(section, defense)
+        return DASH if one is None else f"{MARKS[section.outcome(defense)]}{NBSP}{self._told(one)}"
 
-def _attacks(group: Group, links: Links) -> dict[str, list[str]]:
-    rows = {code(m): [_undefended(s, m, links) for s in group.sections] for m in group.methods}
-    return rows | {"prior alone": [_prior(section, links) for section in group.sections]}
+    def seen(self, section: Section, name: str) -> str:
+        """Return a method's score, with the share of its budget; bold where none sees more."""
+        one = self.group.undefended(section, name)
+        if one is None:
+            return DASH
+        text, share = self._told(one), section.share(one.cell.attack)
+        worst = self.group.worst_case(section, NONE)
+        if worst is not None and one.score.mean == worst.score.mean and not one.cell.control:
+            text = f"**{text}**"
+        return text if share is None or share >= 1 else f"{text}, {percent(share)}"
 
+    def table(self, what: str, rows: dict[str, list[str]]) -> str:
+        """Return a table of named rows with a cell a protocol, on its side where there are many."""
+        heads = [self._head(section) for section in self.group.sections]
+        if self.many:
+            turned = zip(heads, *rows.values(), strict=True)
+            return grid(["Protocol", *map(breakable, rows)], [list(row) for row in turned])
+        return grid([what, *heads], [[code(name), *row] for name, row in rows.items()])
 
-def _undefended(section: Section, method: str, links: Links) -> str:
-    """Return a method's best score, with the share of its budget, bold where none sees more."""
-    one = variant(section, method, section.primary)
-    if one is None:
-        return DASH
-    text = one.linked(links)
-    if one.cell is section.worst.get(NONE):
-        text = f"**{text}**"
-    if one.score.n < min(_trials(section), LEAST_TRIALS):
-        text += f"{NBSP}({one.score.n})"
-    label = one.cell.attack
-    if section.reduced(label):
-        text += f"<br>{percent((section.spent(label) or 0) / (section.in_paper(label) or 1))}"
-    return text
+    def _told(self, one: Scored) -> str:
+        return one.linked(self.links, usual=_trials(one.section), folder=self.many)
 
-
-def _prior(section: Section, links: Links) -> str:
-    score = section.score(NONE, PRIOR)
-    return DASH if score is None else links.to(short(score), section.file(PRIOR))
+    def _head(self, section: Section) -> str:
+        name = section.name if self.many else breakable(section.name)
+        page = self.links.url(self.pages / f"{section.name}.md")
+        return f"[{name}]({page}){' ' if self.many else '<br>'}({_trials(section)})"
 
 
 def _trials(section: Section) -> int:
     """Return the most trials of a cell."""
     return max(cell.n for cell in section.summaries)
-
-
-def _laid_out(
-    group: Group, rows: dict[str, list[str]], what: str, links: Links, pages: Path
-) -> str:
-    """Return the table with its protocols where there is room for them: above, or at the side."""
-    if len(group.sections) > max(WIDEST, len(rows)):
-        sides = [_side(group, section, links, pages) for section in group.sections]
-        cells = [list(row) for row in zip(sides, *rows.values(), strict=True)]
-        heads = ["Protocol, trials", *(_head(name) for name in rows)]
-        return grid(heads, cells)
-    tables = []
-    for start in range(0, len(group.sections), WIDEST):
-        part = slice(start, start + WIDEST)
-        heads = [_top(group, section, links, pages) for section in group.sections[part]]
-        cells = [[name, *row[part]] for name, row in rows.items()]
-        tables.append(grid([what, *heads], [row for row in cells if set(row[1:]) != {DASH}]))
-    return "\n\n".join(tables)
-
-
-def _head(name: str) -> str:
-    return stacked(name.strip("`")) if name.startswith("`") else name
-
-
-def _unit(group: Group, section: Section) -> str:
-    return "" if section.primary == group.metric else f", {section.unit}"
-
-
-def _side(group: Group, section: Section, links: Links, pages: Path) -> str:
-    page = links.url(pages / f"{section.name}.md")
-    return f"[{code(section.name)}]({page}), {_trials(section)}{_unit(group, section)}"
-
-
-def _top(group: Group, section: Section, links: Links, pages: Path) -> str:
-    page = links.url(pages / f"{section.name}.md")
-    return f"[{stacked(section.name)}]({page})<br>n{NBSP}={NBSP}{_trials(section)}{_unit(group, section)}"

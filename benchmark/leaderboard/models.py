@@ -5,66 +5,52 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from benchmark.leaderboard.groups import Group, Scored, groups
-from benchmark.leaderboard.markdown import DASH, Links, code, grid
+from benchmark.leaderboard.groups import Group, Scored, groups, method
+from benchmark.leaderboard.markdown import DASH, Links, code, grid, prose, ranged, stacked
 from benchmark.leaderboard.section import NONE, Section
 
 
 def models(sections: Iterable[Section], links: Links) -> dict[str, str]:
     """Return by track, for each victim, what is read undefended and under its best defense."""
     found = groups(sections, lambda s: (s.track, _victim(s), _samples(s) > 1, _server(s)))
-    rows: dict[str, list[list[str]]] = {}
-    units: dict[str, str] = {}
-    for _, group in sorted(found.items(), key=lambda one: (one[1].place, str(one[0]))):
-        undefended = group.worst_cases(NONE)
-        if undefended:
-            rows.setdefault(group.track, []).append(_row(group, undefended, links))
-            units[group.track] = group.unit
-    headers = ["Victim", "Update of", "Server", "Strongest attack", "It reads", "Prior alone"]
-    return {
-        track: grid(
-            [*headers[:4], f"It reads, {units[track]}", *headers[5:], "At best defended"],
-            each,
-            words=4,
-        )
-        for track, each in rows.items()
-    }
+    found.sort(key=lambda g: (g.place[0], _victim(g.sections[0]), _samples(g.sections[0])))
+    told: dict[str, list[Group]] = {}
+    for group in found:
+        told.setdefault(group.track, []).append(group)
+    tables = {}
+    for track, each in told.items():
+        unit = Counter(group.unit for group in each).most_common(1)[0][0]
+        rows = [_row(group, unit, links) for group in each if group.worst_cases(NONE)]
+        headers = ["Victim", "An update of", "Mostly read by", f"Undefended, {prose(unit)}"]
+        tables[track] = grid([*headers, "Prior alone", "Best defended"], rows, words=3)
+    return tables
 
 
-def _row(group: Group, undefended: Sequence[Scored], links: Links) -> list[str]:
-    first = group.sections[0]
+def _row(group: Group, unit: str, links: Links) -> list[str]:
+    first, worst = group.sections[0], group.worst_cases(NONE)
     sizes = sorted({_samples(section) for section in group.sections})
-    many = "one" if sizes == [1] else " to ".join(map(str, dict.fromkeys((sizes[0], sizes[-1]))))
-    by = Counter(one.cell.attack.split(",")[0] for one in undefended).most_common(1)[0][0]
+    by = Counter(method(one.cell.attack) for one in worst).most_common(1)[0][0]
+    other = "" if group.unit == unit else f" {prose(group.unit)}"
     return [
-        code(_victim(first)),
-        many,
-        _server(first),
+        stacked(_victim(first)),
+        f"{ranged([str(sizes[0]), str(sizes[-1])])}, {_server(first)} server",
         code(by),
-        _ends(undefended, links),
-        _ends(group.alone(), links),
+        group.span(worst, links) + other,
+        group.span(group.prior(), links),
         _defended(group, links),
     ]
 
 
 def _defended(group: Group, links: Links) -> str:
     """Return the defense whose worst case is the least, of those that most protocols ran."""
-    names = {name for section in group.sections for name in section.worst} - {NONE}
-    tried = {name: group.worst_cases(name) for name in sorted(names)}
+    tried = {name: group.worst_cases(name) for name in group.defenses if name != NONE}
     most = max(map(len, tried.values()), default=0)
     if not most:
         return DASH
-    worst = [(name, each[-1]) for name, each in tried.items() if len(each) == most]
-    least = group.ordered(one for _, one in worst)[0]
-    name = next(name for name, one in worst if one == least)
-    return f"{least.linked(links)} {code(name)}"
-
-
-def _ends(scored: Sequence[Scored], links: Links) -> str:
-    if not scored:
-        return DASH
-    ends = dict.fromkeys(one.linked(links) for one in (scored[0], scored[-1]))
-    return " to ".join(ends)
+    worst = {name: each[-1] for name, each in tried.items() if len(each) == most}
+    least = group.ordered(worst.values())[0]
+    name = next(name for name, one in worst.items() if one == least)
+    return f"{group.span(tried[name], links)}<br>{code(name)}"
 
 
 def _victim(section: Section) -> str:
@@ -74,7 +60,8 @@ def _victim(section: Section) -> str:
 def _samples(section: Section) -> int:
     """Return the images or sequences behind one update."""
     federation = _part(section, "federation")
-    return int(federation.get("batch_size", 1)) * int(federation.get("users", 1))
+    counts = [federation.get(name, 1) for name in ("batch_size", "users")]
+    return int(str(counts[0])) * int(str(counts[1]))
 
 
 def _server(section: Section) -> str:

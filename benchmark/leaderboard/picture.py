@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -38,14 +38,16 @@ def picture(sections: Iterable[Section]) -> str:
     A dot is a protocol: filled where it rests on ten trials or more, and hollow otherwise. The grey
     band is the range of what the prior alone scores.
     """
-    tracks = sorted(groups(sections, lambda s: s.track).values(), key=lambda group: group.place)
-    panels = [[_attacks(group), _defenses(group)] for group in tracks]
+    tracks: dict[str, Group] = {}
+    for group in groups(sections, lambda section: section.track):
+        tracks.setdefault(group.track, group)  # of most protocols, where a track has two metrics
+    panels = [[_attacks(group), _defenses(group)] for group in tracks.values()]
     heights = [_FRAME + _ROW * max(len(panel) for panel in pair) for pair in panels]
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(_WIDTH, sum(heights)), layout="constrained")
         FigureCanvasSVG(figure)
         grid = figure.add_gridspec(len(tracks), 2, height_ratios=heights)
-        for i, (group, pair) in enumerate(zip(tracks, panels, strict=True)):
+        for i, (group, pair) in enumerate(zip(tracks.values(), panels, strict=True)):
             for j, (panel, what) in enumerate(
                 zip(pair, ("each attack, undefended", "each defense, worst case"), strict=True)
             ):
@@ -60,7 +62,7 @@ Rows = dict[str, list[tuple[Scored, str]]]
 
 def _attacks(group: Group) -> Rows:
     return {
-        name: [(one, ATTACK) for one in group.spread(name)] for name in group.methods[:MOST_ROWS]
+        name: [(one, ATTACK) for one in group.across(name)] for name in group.methods[:MOST_ROWS]
     }
 
 
@@ -74,7 +76,7 @@ def _defenses(group: Group) -> Rows:
 
 def _draw(axes: Axes, group: Group, rows: Rows, title: str) -> None:
     """Draw a row of dots for each name, the first on top."""
-    if prior := [one.score.mean for one in group.alone()]:
+    if prior := [one.score.mean for one in group.prior()]:
         axes.axvspan(min(prior), max(prior), color=INK, alpha=0.25, linewidth=0)
     for place, scored in enumerate(rows.values()):
         for one, colour in scored:

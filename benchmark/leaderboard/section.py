@@ -109,10 +109,15 @@ class Section:
         data = self.frozen.content.get("data")
         return self.given[attack].in_paper(str(data.get("name")) if isinstance(data, dict) else "")
 
+    def share(self, attack: str) -> float | None:
+        """Return what an attack spent as a share of its paper's gradients, where both are known."""
+        spent, full = self.spent(attack), self.in_paper(attack)
+        return spent / full if spent and full else None
+
     def reduced(self, attack: str) -> bool:
         """Tell whether an attack spent less than its paper does: its score is not its own."""
-        spent, full = self.spent(attack), self.in_paper(attack)
-        return bool(spent and full and spent < full)
+        share = self.share(attack)
+        return share is not None and share < 1
 
     @cached_property
     def undefended(self) -> Ranking:
