@@ -144,10 +144,9 @@ def judged(frame: pd.DataFrame, scales: Mapping[str, Scale]) -> pd.DataFrame:
 
 def cells(frame: pd.DataFrame, metrics: Sequence[str]) -> list[CellSummary]:
     """Return every cell of a judged table, by protocol, defense and attack."""
-    code = frame.groupby(CELL, observed=True).ngroup().to_numpy()
+    code = np.asarray(frame.groupby(CELL, observed=True).ngroup(), np.int64)
     ran = frame["status"].isin(RAN).to_numpy()
-    names = frame.assign(control=frame["control"].astype(bool)).groupby(code)
-    named = names[[*CELL, "control", "status"]].last()
+    named = frame[[*CELL, "control", "status"]].groupby(code).last()
     trials = frame[ran].assign(failed=frame["status"] != "completed").groupby(code[ran])
     counted = trials.agg(
         n=("failed", "size"),
@@ -158,34 +157,35 @@ def cells(frame: pd.DataFrame, metrics: Sequence[str]) -> list[CellSummary]:
         highest=("primary", "max"),
         breached=("breached", "mean"),
     ).reindex(named.index)
-    counted = counted.fillna({"n": 0, "failed": 0})
-    told = counted.astype(object).where(counted.notna(), None)
+    told = {name: _numbers(counted[name]) for name in counted}
     scored = {
         name: estimates(frame[name].to_numpy(float)[ran], code[ran]) for name in [*metrics, "lead"]
     }
-    found = []
-    for i, (own, of) in enumerate(
-        zip(named.itertuples(index=False), told.itertuples(index=False), strict=True)
-    ):
-        found.append(
-            CellSummary(
-                protocol=str(own.protocol),
-                defense=str(own.defense),
-                attack=str(own.attack),
-                control=bool(own.control),
-                verdict=None if of.n else str(own.status),
-                n=int(of.n),
-                failed=int(of.failed),
-                seconds=of.seconds,
-                gradients=None if of.gradients is None else int(of.gradients),
-                scores={name: scored[name][i] for name in metrics if i in scored[name]},
-                lead=scored["lead"].get(i),
-                lowest=of.lowest,
-                highest=of.highest,
-                breached=of.breached,
-            )
+    words = named.astype(str).to_dict("list")
+    control = named["control"].astype(bool).tolist()
+    return [
+        CellSummary(
+            protocol=words["protocol"][i],
+            defense=words["defense"][i],
+            attack=words["attack"][i],
+            control=control[i],
+            verdict=None if told["n"][i] else words["status"][i],
+            n=int(told["n"][i] or 0),
+            failed=int(told["failed"][i] or 0),
+            seconds=told["seconds"][i],
+            gradients=None if (spent := told["gradients"][i]) is None else int(spent),
+            scores={name: scored[name][i] for name in metrics if i in scored[name]},
+            lead=scored["lead"].get(i),
+            lowest=told["lowest"][i],
+            highest=told["highest"][i],
+            breached=told["breached"][i],
         )
-    return found
+        for i in range(len(named))
+    ]
+
+
+def _numbers(column: pd.Series[float]) -> list[float | None]:
+    return [None if np.isnan(number) else number for number in column.astype(float).tolist()]
 
 
 def estimates(values: Floats, groups: NDArray[np.int64]) -> dict[int, Estimate]:

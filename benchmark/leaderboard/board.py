@@ -35,21 +35,22 @@ PICTURED = """\
 A dot is a protocol, hollow where under ten trials; the grey band is what the prior alone scores. \
 Red leaks, green holds, grey is open."""
 HOLDS = f"""\
-{MARKS["holds"]} **holds**: no attack's lead over the prior alone, on the same trials, reaches 1 dB \
-(0.05 of a score up to 1) at the upper end of its 95 % interval. {MARKS["leaks"]} **leaks**: one \
-exceeds it at the lower end. {MARKS["open"]} **open**: neither, or under ten trials, or no attack \
-had its paper's budget. Counted are the protocols that leak where nothing defends."""
+{MARKS["holds"]} **holds**: no attack's lead over the prior alone, on the same trials, reaches \
+1 dB (0.05 of a score up to 1) at the upper end of its 95 % interval. {MARKS["leaks"]} **leaks**: \
+one exceeds it at the lower end. {MARKS["open"]} **open**: neither, or under ten trials, or no \
+attack had its paper's budget. Counted are the protocols that leak where nothing defends."""
 READING = """\
 - `131.2 [129.4, 133.1]` is a mean over trials with its 95 % bootstrap interval; of under ten \
-trials no interval is told and nothing is ranked. A crashed or timed-out trial counts with the \
-score of the prior alone ({failed} of {trials:,} trials).
+trials no interval is told, their number stands behind, `131.2 (4)`, and nothing is ranked. A \
+crashed or timed-out trial counts with the score of the prior alone ({failed} of {trials:,} trials).
 - **First in** 3 of 4: the attack ranks in four protocols where nothing defends, and in three of \
 them no attack is better. A rank is one more than the attacks that are better on the same trials, \
-by sign flips of the paired differences; of all pairs of a ranking called different, 5 % at most \
-are so by chance (Benjamini-Hochberg).
-- **Gradients**: most gradients of the victim spent on a trial. A search that spent fewer than its \
-paper's experiments is told with its share (`2 %`), and not ranked against those that had theirs.
-- **Prior alone** knows the public mean image, or the commonest tokens, and nothing of the update."""
+by sign flips of the paired differences; of all pairs of a ranking called different, at most 5 % \
+are expected to be so by chance (Benjamini-Hochberg).
+- **Gradients**: the most that one trial took of the victim. A search that took fewer than in its \
+paper's experiments is told with the share (`2 %`), and not ranked against those that had theirs.
+- **Prior alone** knows the public mean image, or the commonest tokens, and nothing of the \
+update."""
 
 
 def write_board(

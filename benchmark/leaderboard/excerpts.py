@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Protocol
 
 from benchmark.leaderboard.markdown import SPECIAL, Links, code, grid, prose, spread
 from benchmark.leaderboard.section import Section
 from benchmark.metrics import Excerpt
+from benchmark.records import Record
 
 MOST_TRIALS = 8
 LARGEST_PAGE = 200_000
@@ -23,19 +23,8 @@ and place. <ins>Underlined</ins>: the attack vouches for it. `{MISSING}`: the at
 here. `{LINE_END}`: a line ends."""
 
 
-class Told(Protocol):
-    """A record that carries an excerpt."""
-
-    defense: str
-    attack: str
-    seed: int
-    trial: int | None
-    status: str
-    excerpt: Excerpt | None
-
-
 def excerpt_pages(
-    section: Section, told: Iterable[Told], board: Path, folder: Path
+    section: Section, told: Iterable[Record], board: Path, folder: Path
 ) -> dict[Path, str]:
     """Return the pages of a protocol's texts by path: one, or one an attack where it is too long.
 
@@ -45,7 +34,7 @@ def excerpt_pages(
         board: the board that the pages belong to.
         folder: where the pages will lie.
     """
-    found: dict[tuple[str, str], dict[tuple[int, int], tuple[Told, Excerpt]]] = {}
+    found: dict[tuple[str, str], dict[tuple[int, int], tuple[Record, Excerpt]]] = {}
     for one in told:
         if one.excerpt is not None and one.trial is not None:
             cell = found.setdefault((one.attack, one.defense), {})
@@ -65,7 +54,7 @@ def excerpt_pages(
     return texts if order else {}
 
 
-Trials = Sequence[tuple[Told, Excerpt]]
+Trials = Sequence[tuple[Record, Excerpt]]
 
 
 def _page(section: Section, cells: dict[tuple[str, str], Trials], board: Path, folder: Path) -> str:
@@ -95,7 +84,7 @@ def _cell(section: Section, attack: str, defense: str, trials: Trials, links: Li
     ]
 
 
-def _trial(one: Told, excerpt: Excerpt) -> list[str]:
+def _trial(one: Record, excerpt: Excerpt) -> list[str]:
     """Return one trial: how much of its excerpt is exact, and the two texts side by side."""
     status = "" if one.status == "completed" else f" ({one.status.replace('_', ' ')})"
     plain = [False] * len(excerpt.truth)

@@ -147,8 +147,11 @@ class Group:
 
     def span(self, scored: Sequence[Scored], links: Links) -> str:
         """Return the first and the last of some scores, or one where they read the same."""
-        ends = {short(one.score): one for one in (scored[-1:] + scored[:1])}
-        return ranged([one.linked(links) for one in reversed(ends.values())]) or DASH
+        if not scored:
+            return DASH
+        first, last = scored[0], scored[-1]
+        alike = short(first.score) == short(last.score)
+        return ranged([one.linked(links) for one in ([last] if alike else [first, last])])
 
     def ordered(self, found: Iterable[Scored]) -> list[Scored]:
         """Return scores from the one that tells the attacker least."""

@@ -143,6 +143,11 @@ def code(name: str) -> str:
     return f"`{name.replace('`', '').replace('|', '/')}`"
 
 
+def lines(name: str) -> str:
+    """Return a plugin's name as code, its arguments on lines of their own."""
+    return "<br>".join(map(code, name.split(",")))
+
+
 def stacked(name: str) -> str:
     """Return a plugin's name as code that breaks into short lines, to head a narrow column."""
     return "<br>".join(f"<code>{breakable(part)}</code>" for part in name.split(","))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from benchmark.leaderboard.groups import Group, Scored, groups, method
-from benchmark.leaderboard.markdown import DASH, Links, code, grid, prose, ranged, stacked
+from benchmark.leaderboard.groups import Group, groups, method
+from benchmark.leaderboard.markdown import DASH, NBSP, Links, code, grid, lines, prose, ranged
 from benchmark.leaderboard.section import NONE, Section
+
+NOUNS = {"vision": "image", "text": "sequence"}
 
 
 def models(sections: Iterable[Section], links: Links) -> dict[str, str]:
@@ -21,8 +23,8 @@ def models(sections: Iterable[Section], links: Links) -> dict[str, str]:
     for track, each in told.items():
         unit = Counter(group.unit for group in each).most_common(1)[0][0]
         rows = [_row(group, unit, links) for group in each if group.worst_cases(NONE)]
-        headers = ["Victim", "An update of", "Mostly read by", f"Undefended, {prose(unit)}"]
-        tables[track] = grid([*headers, "Prior alone", "Best defended"], rows, words=3)
+        headers = ["Victim", "An update of", f"Undefended, {prose(unit)}, mostly by"]
+        tables[track] = grid([*headers, "Prior alone", "Best defended, by"], rows, words=2)
     return tables
 
 
@@ -30,12 +32,12 @@ def _row(group: Group, unit: str, links: Links) -> list[str]:
     first, worst = group.sections[0], group.worst_cases(NONE)
     sizes = sorted({_samples(section) for section in group.sections})
     by = Counter(method(one.cell.attack) for one in worst).most_common(1)[0][0]
+    noun = NOUNS.get(first.track, "sample") + "s" * (sizes != [1])
     other = "" if group.unit == unit else f" {prose(group.unit)}"
     return [
-        stacked(_victim(first)),
-        f"{ranged([str(sizes[0]), str(sizes[-1])])}, {_server(first)} server",
-        code(by),
-        group.span(worst, links) + other,
+        code(_victim(first)),
+        f"{ranged([str(sizes[0]), str(sizes[-1])])}{NBSP}{noun}, {_server(first)}",
+        f"{group.span(worst, links)}{other}<br>{code(by)}",
         group.span(group.prior(), links),
         _defended(group, links),
     ]
@@ -43,6 +45,8 @@ def _row(group: Group, unit: str, links: Links) -> list[str]:
 
 def _defended(group: Group, links: Links) -> str:
     """Return the defense whose worst case is the least, of those that most protocols ran."""
+    if all(section.outcome(NONE) == "holds" for section in group.sections):
+        return "no leak undefended"
     tried = {name: group.worst_cases(name) for name in group.defenses if name != NONE}
     most = max(map(len, tried.values()), default=0)
     if not most:
@@ -50,7 +54,7 @@ def _defended(group: Group, links: Links) -> str:
     worst = {name: each[-1] for name, each in tried.items() if len(each) == most}
     least = group.ordered(worst.values())[0]
     name = next(name for name, one in worst.items() if one == least)
-    return f"{group.span(tried[name], links)}<br>{code(name)}"
+    return f"{group.span(tried[name], links)}<br>{lines(name)}"
 
 
 def _victim(section: Section) -> str:
@@ -65,7 +69,8 @@ def _samples(section: Section) -> int:
 
 
 def _server(section: Section) -> str:
-    return str(_part(section, "threat").get("server", "")).replace("_", " ").partition(" ")[0]
+    server = str(_part(section, "threat").get("server", "unknown"))
+    return f"{server.partition('_')[0]} server"
 
 
 def _part(section: Section, name: str) -> dict[str, object]:

@@ -28,6 +28,8 @@ from benchmark.stats import CellSummary
 VERDICTS = {"not_applicable": "n/a", "unavailable": "unavailable"}
 MARKS: dict[Outcome, str] = {"leaks": "🟥", "holds": "🟢", "open": "⬜"}
 """Told apart by shape as well as by colour."""
+WIDEST = 6
+"""Defenses beside one another."""
 CONTROLS = "Controls are yardsticks, not attacks: no ranking or worst case counts them."
 
 
@@ -92,9 +94,9 @@ def notes(section: Section) -> list[str]:
         )
     versions = ["attack_version", "defense_version"]
     cells = section.frame.groupby(["defense", "attack"], observed=True)[versions].nunique()
-    for (defense, attack), row in cells.iterrows():
-        if row.max() > 1:
-            found.append(f"{code(attack)} under {code(defense)} mixes {row.max()} versions.")
+    for defense, attack, count in cells.max(axis=1).reset_index().itertuples(index=False):
+        if count > 1:
+            found.append(f"{code(str(attack))} under {code(str(defense))} mixes {count} versions.")
     return found
 
 
@@ -146,6 +148,7 @@ def ranking(section: Section, links: Links) -> str:
         f"By {section.unit}, {section.frozen.primary.better} is worse for the client. "
         f"{prose(section.threat)}.",
         grid(headers, rows, words=2),
+        "Too few: under ten trials. Not ranked: under the gradients of its paper.",
         *_compared(f"on `{NONE}`", section.undefended),
         *_compared("over all defenses", overall),
     ]
@@ -164,7 +167,7 @@ def _rank(section: Section, ranked: Ranking, attack: str) -> str:
     if section.reduced(attack):
         return "not ranked"
     if attack in ranked.few:
-        return f"too few to rank ({ranked.few[attack]})"
+        return f"too few ({ranked.few[attack]})"
     return DASH
 
 
@@ -223,18 +226,16 @@ def matrix(section: Section, links: Links) -> str:
         f"Mean ± standard deviation over {usual} trials where no other number is told; a failed "
         "one counts as the prior alone. **Bold** is the worst case of a defense."
     ]
-    headers = [*map(stacked, section.defenses)]
     for control, corner in ((False, "Attack"), (True, "Control")):
-        rows = [
-            [
-                code(attack),
-                *(_shown(section, links, name, attack, usual) for name in section.defenses),
+        names = section.attacks(control=control)
+        blocks += [CONTROLS] if control and names else []
+        for start in range(0, len(section.defenses) if names else 0, WIDEST):
+            beside = section.defenses[start : start + WIDEST]
+            rows = [
+                [code(name), *(_shown(section, links, each, name, usual) for each in beside)]
+                for name in names
             ]
-            for attack in section.attacks(control=control)
-        ]
-        if rows:
-            blocks += [CONTROLS] if control else []
-            blocks.append(grid([corner, *headers], rows))
+            blocks.append(grid([corner, *map(stacked, beside)], rows))
     return "\n\n".join(blocks)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -20,7 +21,7 @@ COLOURS = {"leaks": "#e5534b", "holds": "#2da44e", "open": INK}
 ATTACK = "#4184e4"
 MOST_ROWS = 12
 _WIDTH, _ROW, _FRAME = 10.0, 0.24, 1.0  # inches: all, a row, heading and axis
-_STYLE = {
+_STYLE: Any = {
     "svg.hashsalt": "gradleak",
     "svg.fonttype": "none",
     "font.size": 9,

@@ -69,7 +69,7 @@ def trials(frame: pd.DataFrame) -> pd.DataFrame:
     contenders = sorted(set(ran.loc[~ran["control"].astype(bool), "attack"]))
     wide = ran.pivot(index=["defense", *TRIAL], columns="attack", values="primary")
     wide = wide.reindex(columns=sorted({*frame["attack"], PRIOR}))
-    place = wide.index.droplevel("trial")
+    place = wide.reset_index("trial").index
     verdicts = frame[frame["attack"].isin(contenders)].set_index(["defense", "seed"])
     declined = verdicts[verdicts["status"] == "not_applicable"]["attack"]
     for attack in sorted(set(declined)):
