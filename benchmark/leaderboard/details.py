@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from benchmark.leaderboard.markdown import DASH, Links, code, digits, grid, interval, prose, spread
+from benchmark.leaderboard.markdown import DASH, Links, code, digits, grid, prose, whole
 from benchmark.leaderboard.section import NONE, Section
 from benchmark.metrics import METRICS
 from benchmark.stats import CellSummary
@@ -55,7 +55,7 @@ def _score(cell: CellSummary, metric: str) -> str:
     if score is None:
         return DASH
     fewer = f" n={score.n}" if score.n < cell.n else ""
-    return f"{spread(score)}<br>{interval(score)}{fewer}".removesuffix("<br>")
+    return f"{whole(score)}{fewer}"
 
 
 def _trials(section: Section, cell: CellSummary) -> list[str]:

@@ -104,6 +104,15 @@ def spread(score: Estimate) -> str:
     return write(score.mean) + ("" if score.std is None else f"{NBSP}±{NBSP}{write(score.std)}")
 
 
+def whole(score: Estimate) -> str:
+    """Return `mean ± std` and beneath it the interval, where there is one."""
+    write = digits(score)
+    text = write(score.mean) + ("" if score.std is None else f"{NBSP}±{NBSP}{write(score.std)}")
+    if score.low is None or score.high is None:
+        return text
+    return rf"{text}<br>\[{write(score.low)},{NBSP}{write(score.high)}\]"
+
+
 def mean(score: Estimate) -> str:
     """Return `mean [low, high]`, or the mean alone of under ten trials."""
     return f"{digits(score)(score.mean)} {interval(score)}".strip()

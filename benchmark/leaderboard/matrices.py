@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
+
 from benchmark.leaderboard.groups import Group, Scored
 from benchmark.leaderboard.markdown import (
     DASH,
@@ -18,7 +20,7 @@ from benchmark.leaderboard.markdown import (
 )
 from benchmark.leaderboard.page import MARKS
 from benchmark.leaderboard.section import NONE, Section
-from benchmark.protocol import protocols_of, suite_files
+from benchmark.protocol import Suite, suite_files
 from benchmark.stats import PRIOR
 
 WIDEST = 7
@@ -30,11 +32,10 @@ def suites(sections: Iterable[Section]) -> dict[str, list[Section]]:
 
     A protocol of several suites stands in the smallest; suites stand by their cells, most first.
     """
-    members = {name: protocols_of(name) for name in suite_files()}
+    files = suite_files()
+    members = {name: _members(name, files) for name in files}
     outer = [
-        name
-        for name, own in members.items()
-        if not any(set(own) < set(other) for other in members.values())
+        name for name, own in members.items() if not any(own < other for other in members.values())
     ]
     outer.sort(key=lambda name: (len(members[name]), name))
     found: dict[str, list[Section]] = {}
@@ -44,6 +45,12 @@ def suites(sections: Iterable[Section]) -> dict[str, list[Section]]:
             found.setdefault(suite, []).append(section)
     cells = {name: sum(len(s.summaries) for s in own) for name, own in found.items()}
     return {name: found[name] for name in sorted(found, key=lambda n: (not n, -cells[n], n))}
+
+
+def _members(name: str, files: dict[str, Path]) -> set[str]:
+    """Return the names of a suite's protocols, of which none is loaded."""
+    suite = Suite.model_validate(yaml.safe_load(files[name].read_text(encoding="utf-8")))
+    return set(suite.protocols).union(*(_members(inner, files) for inner in suite.suites))
 
 
 def matrices(group: Group, links: Links, pages: Path) -> list[str]:

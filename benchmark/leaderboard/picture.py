@@ -79,18 +79,15 @@ def _draw(axes: Axes, group: Group, rows: Rows, title: str) -> None:
     """Draw a row of dots for each name, the first on top."""
     if prior := [one.score.mean for one in group.prior()]:
         axes.axvspan(min(prior), max(prior), color=INK, alpha=0.25, linewidth=0)
+    dots: dict[tuple[str, bool], list[tuple[float, int]]] = {}
     for place, scored in enumerate(rows.values()):
         for one, colour in scored:
             filled = one.score.n >= LEAST_TRIALS
-            axes.plot(
-                one.score.mean,
-                place,
-                "o",
-                markersize=5,
-                alpha=0.8,
-                color=colour,
-                markerfacecolor=colour if filled else "none",
-            )
+            dots.setdefault((colour, filled), []).append((one.score.mean, place))
+    for (colour, filled), places in sorted(dots.items()):
+        face = colour if filled else "none"
+        style: Any = {"markersize": 5, "alpha": 0.8, "color": colour, "markerfacecolor": face}
+        axes.plot(*zip(*places, strict=True), "o", **style)
     axes.set_yticks(range(len(rows)), list(rows))
     axes.set_ylim(max(len(rows), 1) - 0.5, -0.5)
     axes.set_xlabel(f"{group.unit}, {'right' if group.higher else 'left'} is worse for the client")

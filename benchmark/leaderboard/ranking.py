@@ -66,13 +66,13 @@ def trials(frame: pd.DataFrame) -> pd.DataFrame:
     text = {"defense": frame["defense"].astype(str), "attack": frame["attack"].astype(str)}
     frame = frame[["seed", "trial", "status", "control", "primary"]].assign(**text)
     ran = frame[frame["trial"] >= 0]
-    contenders = sorted(set(ran.loc[~ran["control"].astype(bool), "attack"]))
+    contenders = sorted(ran.loc[~ran["control"].astype(bool), "attack"].unique())
     wide = ran.pivot(index=["defense", *TRIAL], columns="attack", values="primary")
-    wide = wide.reindex(columns=sorted({*frame["attack"], PRIOR}))
+    wide = wide.reindex(columns=sorted({*frame["attack"].unique(), PRIOR}))
     place = wide.reset_index("trial").index
     verdicts = frame[frame["attack"].isin(contenders)].set_index(["defense", "seed"])
     declined = verdicts[verdicts["status"] == "not_applicable"]["attack"]
-    for attack in sorted(set(declined)):
+    for attack in sorted(declined.unique()):
         gap = place.isin(declined.index[declined == attack]) & wide[attack].isna()
         wide.loc[gap, attack] = wide.loc[gap, PRIOR]
     missing = verdicts.index[verdicts["status"] == "unavailable"]
@@ -92,14 +92,13 @@ def ranking(scores: pd.DataFrame, *, higher: bool, aside: Collection[str] = ()) 
     """
     scores = scores.drop(columns=[name for name in aside if name in scores])
     counts = scores.groupby(level="defense").count()
-    lacking = {str(name): sorted(counts.index[counts[name] == 0]) for name in scores.columns}
-    absent = {name: defenses for name, defenses in lacking.items() if defenses}
+    absent = {str(n): sorted(counts.index[counts[n] == 0]) for n in counts if not counts[n].all()}
     scores = scores.drop(columns=list(absent))
-    alone = {str(name): len(_units(scores[[name]])) for name in scores.columns}
-    few = {name: n for name, n in alone.items() if n < LEAST_TRIALS}
+    alone = scores.notna().groupby(level=TRIAL).any().sum()
+    few = {str(name): int(n) for name, n in alone.items() if n < LEAST_TRIALS}
     scores = scores.drop(columns=list(few))
     common = scores.dropna() if len(scores.columns) else scores.iloc[:0]
-    units = _units(common)
+    units = common.groupby(level=TRIAL).mean()
     if len(units) < LEAST_TRIALS:
         return Ranking([], few | dict.fromkeys(map(str, scores.columns), len(units)), absent, 0, 0)
     names, values = [str(name) for name in units.columns], units.to_numpy(float)
@@ -109,10 +108,6 @@ def ranking(scores: pd.DataFrame, *, higher: bool, aside: Collection[str] = ()) 
     sign = -1 if higher else 1
     places.sort(key=lambda place: (place.rank, sign * place.score.mean, place.attack))
     return Ranking(places, few, absent, len(common), len(scores) - len(common))
-
-
-def _units(scores: pd.DataFrame) -> pd.DataFrame:
-    return scores.dropna().groupby(level=TRIAL).mean()
 
 
 def _better(values: Floats) -> NDArray[np.bool_]:

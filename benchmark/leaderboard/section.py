@@ -122,12 +122,13 @@ class Section:
     @cached_property
     def undefended(self) -> Ranking:
         """The attacks ranked where nothing defends."""
-        return self._ranking(self.frame[self.frame["defense"] == NONE])
+        ran = [name for name in self._trials.columns if self._ran(NONE, str(name))]
+        return self._ranking(self._trials.loc[self._trials.index.isin([NONE], level=0), ran])
 
     @cached_property
     def overall(self) -> Ranking:
         """The attacks ranked by their mean over all defenses."""
-        return self._ranking(self.frame)
+        return self._ranking(self._trials)
 
     def score(self, defense: str, attack: str, metric: str | None = None) -> Estimate | None:
         """Return a cell's score, of the primary metric unless another is named."""
@@ -136,7 +137,12 @@ class Section:
 
     def file(self, attack: str) -> Path:
         """Return where an attack's records lie."""
-        return records.file_of(self.results, self.frozen.name, attack)
+        return self._files[attack]
+
+    @cached_property
+    def _files(self) -> dict[str, Path]:
+        attacks = {cell.attack for cell in self.summaries}
+        return {each: records.file_of(self.results, self.name, each) for each in sorted(attacks)}
 
     @property
     def folder(self) -> Path:
@@ -173,9 +179,17 @@ class Section:
         """Name and unit of the primary metric."""
         return self.frozen.units[self.primary]
 
-    def _ranking(self, rows: pd.DataFrame) -> Ranking:
+    @cached_property
+    def _trials(self) -> pd.DataFrame:
+        return trials(self.frame)
+
+    def _ran(self, defense: str, attack: str) -> bool:
+        cell = self.cells.get((defense, attack))
+        return cell is not None and cell.n > 0
+
+    def _ranking(self, scores: pd.DataFrame) -> Ranking:
         aside = [name for name in self.attacks(control=False) if self.reduced(name)]
-        return ranking(trials(rows), higher=self.higher, aside=aside)
+        return ranking(scores, higher=self.higher, aside=aside)
 
     def _top(self, lead: Estimate) -> float:
         return lead.mean if lead.high is None else lead.high
