@@ -52,6 +52,11 @@ class Manifest(BaseModel):
     """`malicious` where the method also chooses the parameters that are sent."""
     variants: tuple[dict[str, Scalar], ...] = ({},)
     """Arguments to run under; `{}` is the defaults."""
+    paper_gradients: int | dict[str, int] | None = None
+    """Gradients of the victim that the paper's own experiments spend on one trial, at its settings
+    closest to ours; by data set where they differ."""
+    deviations: str | None = None
+    """What differs from the paper and may help or hinder, in one line."""
 
     @model_validator(mode="after")
     def _grants_are_a_controls(self) -> Manifest:

@@ -252,7 +252,10 @@ def _taken(values: Sequence[Any], codes: Codes) -> pd.api.extensions.ExtensionAr
 
 
 def _plain(value: object) -> object:
-    return json.dumps(value, sort_keys=True) if isinstance(value, dict) else value
+    """Return a cell of a table; of versions, their words."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {number}" for name, number in sorted(value.items()))
+    return value
 
 
 def _number(trial: int | None) -> int:
