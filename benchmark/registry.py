@@ -41,6 +41,9 @@ class Manifest(BaseModel):
     """`module:Class`, the module a file of the folder."""
     version: int = Field(default=1, ge=1)
     """Raised when its answers change; its records are then due."""
+    rounding_decides: bool = False
+    """Whether answers hang on the last bit of a float32: the same on the same machine in a stack
+    of the same trials, elsewhere others. Seen where trials are run again on another processor."""
     title: str
     paper: str | None = None
     """Where the method comes from."""
