@@ -110,7 +110,8 @@ def _submission(submission: Any) -> dict[str, Any]:  # noqa: ANN401
         "label": submission.label,
         "arguments": _plain(vars(instance)),
         "folder": str(submission.folder),
-        "source digest": submission.digest,
+        "version in full": submission.version,
+        "fingerprint": submission.fingerprint,
         "documentation": (instance.__doc__ or "").strip(),
     }
 

@@ -83,7 +83,7 @@ def _gap(of: Iterable[Compared]) -> str:
     for one in of:
         for name, gap in one.largest.items():
             largest[name] = max(gap, largest.get(name, 0.0))
-    return ", ".join(f"{name} {gap:.1e}" for name, gap in largest.items()) or "none"
+    return ", ".join(f"{name} {gap:.1e}" for name, gap in largest.items()) or "no difference"
 
 
 def _suspects(one: Compared) -> str:
