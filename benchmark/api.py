@@ -1,4 +1,4 @@
-"""All that a submission may import, beside `benchmark.toolbox`."""
+"""All that a submission may import, beside `benchmark.toolbox`; and the results, as a table."""
 
 from benchmark.contract import (
     Anatomy,
@@ -20,6 +20,7 @@ from benchmark.contract import (
     Victim,
 )
 from benchmark.errors import DataUnavailable, NotApplicable, PluginError, WithheldError
+from benchmark.records import load_results
 from benchmark.victims import (
     ImageAnatomy,
     ImageVictim,
@@ -28,6 +29,7 @@ from benchmark.victims import (
     TextAnatomy,
     TextVictim,
     images_from_patches,
+    layer_inputs,
     to_images,
     to_patches,
     weights,
@@ -62,6 +64,8 @@ __all__ = [
     "Victim",
     "WithheldError",
     "images_from_patches",
+    "layer_inputs",
+    "load_results",
     "to_images",
     "to_patches",
     "weights",

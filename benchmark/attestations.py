@@ -123,13 +123,22 @@ class Standing:
 
     def unverified(self, records: Iterable[Record]) -> list[Record]:
         """Return the records of which some part has moved."""
-        return [r for r in records if self.moved(r.attack, r.defense, r.identity)]
+        told: dict[tuple[str, str, Identity], bool] = {}
+        found = []
+        for one in records:
+            of = (one.attack, one.defense, one.identity)
+            if of not in told:
+                told[of] = bool(self.moved(*of))
+            if told[of]:
+                found.append(one)
+        return found
 
     def count(self, frame: pd.DataFrame) -> Mapping[tuple[str, str], int]:
         """Return the number of unverified rows of a table of records, by protocol and attack."""
         found: dict[tuple[str, str], int] = {}
-        groups = frame.groupby(["protocol", *COLUMNS], observed=True).size()
-        for (protocol, attack, of_attack, defense, of_defense, harness), rows in groups.items():
+        groups = frame.groupby(["protocol", *COLUMNS], observed=True).size().reset_index()
+        for row in groups.itertuples(index=False):
+            protocol, attack, of_attack, defense, of_defense, harness, rows = map(str, row)
             were: dict[Part, str] = {
                 ("attack", _name(attack)): of_attack,
                 ("defense", _name(defense)): of_defense,

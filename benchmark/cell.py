@@ -134,6 +134,7 @@ class Cell:
             attack=self.attack.label,
             identity=self.identity,
             control=self.attack.manifest.control,
+            rounding_decides=self.attack.manifest.rounding_decides,
             threat=str(self.protocol.threat.model()),
             seed=self.seed,
             trial=trial,

@@ -151,6 +151,18 @@ def train(
 
 
 @app.command()
+def export(
+    output: Annotated[Path, typer.Option(help="The file; - is standard output.", metavar="FILE")],
+    format_: Annotated[str, typer.Option("--format", help="csv or parquet.")] = "csv",
+    results: Results = Path("results"),
+) -> None:
+    """Write all records as one table, a row a trial."""
+    from benchmark.exporting import export
+
+    print(export(results, output, format_), file=sys.stderr)
+
+
+@app.command()
 def leaderboard(
     results: Results = Path("results"),
     output: Annotated[Path, typer.Option(help="The board.", metavar="FILE")] = Path(

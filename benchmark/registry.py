@@ -41,6 +41,9 @@ class Manifest(BaseModel):
     """`module:Class`, the module a file of the folder."""
     version: int = Field(default=1, ge=1)
     """Raised when its answers change; its records are then due."""
+    rounding_decides: bool = False
+    """Whether answers hang on the last bit of a float32: the same on the same machine in a stack
+    of the same trials, elsewhere others. Seen where trials are run again on another processor."""
     title: str
     paper: str | None = None
     """Where the method comes from."""
@@ -52,6 +55,11 @@ class Manifest(BaseModel):
     """`malicious` where the method also chooses the parameters that are sent."""
     variants: tuple[dict[str, Scalar], ...] = ({},)
     """Arguments to run under; `{}` is the defaults."""
+    paper_gradients: int | dict[str, int] | None = None
+    """Gradients of the victim that the paper's own experiments spend on one trial, at its settings
+    closest to ours; by data set where they differ."""
+    deviations: str | None = None
+    """What differs from the paper and may help or hinder, in one line."""
 
     @model_validator(mode="after")
     def _grants_are_a_controls(self) -> Manifest:

@@ -1,27 +1,34 @@
-"""Records -> means, intervals, worst cases and tie groups; pure, and seeded by names.
+"""One table of trials -> means, intervals and worst cases; pure and seeded.
 
 The bootstrap draws trials, that is (seed, trial) pairs; those of one seed share the victim's
-weights, so an interval speaks of more batches rather than of more victims.
+weights, so an interval speaks of more batches rather than of more victims. All cells with as many
+trials are resampled by the same weights, drawn once: one matrix product serves them all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from numpy.typing import NDArray
 
-from benchmark.records import Record
 from benchmark.seeds import derive_seed
 
 PRIOR = "prior_only"
 """The control whose score stands in for an attack that does not apply: it knows the prior only."""
 RESAMPLES = 2000
 CONFIDENCE = 0.95
+LEAST_TRIALS = 10
+"""Of fewer no interval is told, and nothing is ranked or told apart."""
 RAN = ("completed", "failed", "timed_out")
-UNIT = ["seed", "trial"]
+CELL = ["protocol", "defense", "attack"]
+TRIAL = ["seed", "trial"]
+_AT_ONCE = 2048  # means resampled together: 32 MiB
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -31,7 +38,7 @@ class Estimate:
     Attributes:
         mean: in the metric's unit, as are the next three.
         std: sample standard deviation (n - 1); None for one trial.
-        low: lower end of the 95 % bootstrap percentile interval; None for one trial.
+        low: lower end of the 95 % bootstrap percentile interval; None for under ten trials.
         high: its upper end.
         n: trials.
     """
@@ -44,146 +51,193 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One attack under one defense.
+class CellSummary:
+    """One attack under one defense in one protocol.
 
     Attributes:
-        threat: the threat model's words.
         verdict: `not_applicable` or `unavailable` where no trial ran, otherwise None.
         n: trials that ran, with those that failed.
         failed: trials that crashed or timed out; they count with the prior's score.
         seconds: the attack's median seconds a trial; None where none was timed.
+        gradients: most gradients of the victim spent on one trial; None where none was counted.
         scores: by metric; a metric that no trial has is absent.
+        lead: primary score over the prior's on the same trials, positive where the attack sees
+            more, whatever the direction of the metric; None without the prior's trials.
+        lowest: the lowest primary score of a trial; None where none has one.
+        highest: likewise.
+        breached: share of the trials that reach the protocol's threshold; None without one.
     """
 
+    protocol: str
     defense: str
     attack: str
     control: bool
-    threat: str
     verdict: str | None
     n: int
     failed: int
     seconds: float | None
+    gradients: int | None
     scores: dict[str, Estimate]
+    lead: Estimate | None
+    lowest: float | None
+    highest: float | None
+    breached: float | None
 
 
 @dataclass(frozen=True)
-class Place:
-    """An attack's place: equal ranks are ties, and the next rank leaves room for them (1, 1, 3)."""
-
-    attack: str
-    rank: int
-    score: Estimate
-
-
-@dataclass(frozen=True)
-class Ranking:
-    """Attacks compared on the same trials, best first.
+class Scale:
+    """How one protocol is judged.
 
     Attributes:
-        places: ranked attacks.
-        absent: attacks that lack every trial of a defense, with those defenses.
-        units: (defense, seed, trial) triples compared.
-        left_out: such triples that a ranked attack lacks, left out for all.
+        primary: the metric compared.
+        higher: whether a higher number is the better attack.
+        breach: a metric, whether higher is better in it, and the number from which on a trial is
+            breached, itself included.
     """
 
-    places: list[Place]
-    absent: dict[str, list[str]]
-    units: int
-    left_out: int
+    primary: str
+    higher: bool
+    breach: tuple[str, bool, float] | None = None
 
 
-def table(records: Iterable[Record], metrics: Sequence[str]) -> pd.DataFrame:
-    """Return one row a record and one column a metric, sorted, so that file order is no matter.
+def tidy(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the table sorted by cell and trial, so that the order of files is no matter.
 
-    Of two records of one trial the later counts. `trial` is -1 for a verdict on a whole cell and
-    seed; such a verdict is dropped where that cell and seed did run.
+    Of two rows of one trial the later counts. A verdict on a whole cell and seed (trial -1) is
+    dropped where that cell and seed did run.
     """
-    described = ["defense", "attack", "control", "threat", "seed", "status", "reason", "seconds"]
-    rows = [
-        [getattr(record, name) for name in described]
-        + [-1 if record.trial is None else record.trial]
-        + [record.metrics.get(metric) for metric in metrics]
-        for record in records
-    ]
-    frame = pd.DataFrame(rows, columns=[*described, "trial", *metrics])
-    frame = frame.astype({name: float for name in ("seconds", *metrics)})
-    cell = ["defense", "attack", "seed"]
-    frame = frame.drop_duplicates([*cell, "trial"], keep="last").sort_values([*cell, "trial"])
-    ran = frame.groupby(cell)["trial"].transform("max") >= 0
+    ordered = {}
+    for name in CELL:
+        column = frame[name].astype("category").cat.remove_unused_categories()
+        ordered[name] = column.cat.reorder_categories(sorted(column.cat.categories))
+    frame = frame.assign(**ordered).drop_duplicates([*CELL, *TRIAL], keep="last")
+    frame = frame.sort_values([*CELL, *TRIAL])
+    ran = frame.groupby([*CELL, "seed"], observed=True)["trial"].transform("max") >= 0
     return frame[(frame["trial"] >= 0) | ~ran].reset_index(drop=True)
 
 
-def estimate(values: Iterable[float], *names: str | int) -> Estimate:
-    """Return mean, standard deviation and interval of at least one number.
+def judged(frame: pd.DataFrame, scales: Mapping[str, Scale]) -> pd.DataFrame:
+    """Return a tidy table with three columns more, each by the scale of the row's protocol.
+
+    `primary` is the score compared; `lead` is how much more it tells than the prior-only control
+    of the same trial; `breached` is 1 where the trial reaches the threshold and 0 where not.
+    """
+    primary, breached = np.full(len(frame), np.nan), np.full(len(frame), np.nan)
+    sign = np.ones(len(frame))
+    protocols = frame["protocol"].astype("category")
+    codes = protocols.cat.codes.to_numpy()
+    for code, name in enumerate(protocols.cat.categories):
+        rows, scale = codes == code, scales[str(name)]
+        primary[rows] = frame[scale.primary].to_numpy()[rows]
+        sign[rows] = 1 if scale.higher else -1
+        if scale.breach is not None:
+            metric, higher, at = scale.breach
+            values = frame[metric].to_numpy()[rows]
+            reached = values >= at if higher else values <= at
+            breached[rows] = np.where(np.isnan(values), np.nan, reached)
+    frame = frame.assign(primary=primary, breached=breached)
+    place = ["protocol", "defense", *TRIAL]
+    prior = frame.loc[frame["attack"] == PRIOR, [*place, "primary"]]
+    floor = frame[place].merge(prior, on=place, how="left")["primary"].to_numpy()
+    return frame.assign(lead=sign * (primary - floor))
+
+
+def cells(frame: pd.DataFrame, metrics: Sequence[str]) -> list[CellSummary]:
+    """Return every cell of a judged table, by protocol, defense and attack."""
+    code = np.asarray(frame.groupby(CELL, observed=True).ngroup(), np.int64)
+    ran = frame["status"].isin(RAN).to_numpy()
+    named = frame[[*CELL, "control", "status"]].groupby(code).last()
+    trials = frame[ran].assign(failed=frame["status"] != "completed").groupby(code[ran])
+    counted = trials.agg(
+        n=("failed", "size"),
+        failed=("failed", "sum"),
+        seconds=("seconds", "median"),
+        gradients=("gradient_evaluations", "max"),
+        lowest=("primary", "min"),
+        highest=("primary", "max"),
+        breached=("breached", "mean"),
+    ).reindex(named.index)
+    told = {name: _numbers(counted[name]) for name in counted}
+    scored = {
+        name: estimates(frame[name].to_numpy(float)[ran], code[ran]) for name in [*metrics, "lead"]
+    }
+    words = named.astype(str).to_dict("list")
+    control = named["control"].astype(bool).tolist()
+    return [
+        CellSummary(
+            protocol=words["protocol"][i],
+            defense=words["defense"][i],
+            attack=words["attack"][i],
+            control=control[i],
+            verdict=None if told["n"][i] else words["status"][i],
+            n=int(told["n"][i] or 0),
+            failed=int(told["failed"][i] or 0),
+            seconds=told["seconds"][i],
+            gradients=None if (spent := told["gradients"][i]) is None else int(spent),
+            scores={name: scored[name][i] for name in metrics if i in scored[name]},
+            lead=scored["lead"].get(i),
+            lowest=told["lowest"][i],
+            highest=told["highest"][i],
+            breached=told["breached"][i],
+        )
+        for i in range(len(named))
+    ]
+
+
+def _numbers(column: pd.Series[float]) -> list[float | None]:
+    return [None if np.isnan(number) else number for number in column.astype(float).tolist()]
+
+
+def estimates(values: Floats, groups: NDArray[np.int64]) -> dict[int, Estimate]:
+    """Return mean, deviation and interval of each group of numbers; a group of none is absent.
 
     Args:
-        values: one a trial.
-        names: what the numbers are of; they seed the bootstrap.
+        values: (rows,), one a trial; not-a-numbers are left out.
+        groups: (rows,) from 0 on, the group of each.
     """
-    sample = np.asarray(list(values), dtype=float)
-    mean, n = float(sample.mean()), len(sample)
-    if n == 1:
-        return Estimate(mean, None, None, None, n)
-    if np.ptp(sample) == 0:  # rounding would give a width that is not there
-        mean = float(sample[0])
-        return Estimate(mean, 0.0, mean, mean, n)
-    interval = stats.bootstrap(
-        (sample,),
-        np.mean,
-        n_resamples=RESAMPLES,
-        confidence_level=CONFIDENCE,
-        method="percentile",
-        rng=np.random.default_rng(derive_seed(0, "bootstrap", *names)),
-    ).confidence_interval
-    std = float(sample.std(ddof=1))
-    return Estimate(mean, std, float(interval.low), float(interval.high), n)
-
-
-def difference(first: pd.Series[float], second: pd.Series[float], *names: str | int) -> Estimate:
-    """Return the mean of first - second over the trials that both have, bootstrapped in pairs."""
-    return estimate((first - second).dropna(), *names)
-
-
-def cells(frame: pd.DataFrame, metrics: Sequence[str], protocol: str) -> list[Cell]:
-    """Return every cell of a table, by defense and attack."""
-    found = []
-    for (defense, attack), rows in frame.groupby(["defense", "attack"]):
-        ran = rows[rows["status"].isin(RAN)]
-        seconds = ran["seconds"].dropna()
-        found.append(
-            Cell(
-                defense=str(defense),
-                attack=str(attack),
-                control=bool(rows["control"].any()),
-                threat=str(rows["threat"].iloc[-1]),
-                verdict=None if len(ran) else str(rows["status"].iloc[-1]),
-                n=len(ran),
-                failed=int((ran["status"] != "completed").sum()),
-                seconds=float(seconds.median()) if len(seconds) else None,
-                scores={
-                    metric: estimate(values, protocol, metric, str(attack))
-                    for metric in metrics
-                    if len(values := ran[metric].dropna())
-                },
-            )
-        )
+    there = ~np.isnan(values)
+    order = np.argsort(groups[there], kind="stable")
+    values, groups = values[there][order], groups[there][order]
+    present, starts, counts = np.unique(groups, return_index=True, return_counts=True)
+    found: dict[int, Estimate] = {}
+    for n in np.unique(counts):
+        chosen = np.flatnonzero(counts == n)
+        for part in np.array_split(chosen, -(-len(chosen) // _AT_ONCE)):
+            samples = values[starts[part, None] + np.arange(n)]
+            found |= zip(present[part].tolist(), _estimated(samples), strict=True)
     return found
 
 
-def breached(values: Iterable[float], at: float, *, higher: bool) -> float | None:
-    """Return the share of trials that reach a threshold, itself included; None without trials.
+def _estimated(samples: Floats) -> list[Estimate]:
+    """Return an estimate for each row of (groups, n) numbers."""
+    n = samples.shape[1]
+    flat = np.ptp(samples, axis=1) == 0  # rounding would give a width that is not there
+    means = np.where(flat, samples[:, 0], samples.mean(axis=1))
+    stds = [None] * len(samples) if n == 1 else np.where(flat, 0, _deviation(samples)).tolist()
+    ends: list[tuple[float | None, float | None]] = [(None, None)] * len(samples)
+    if n >= LEAST_TRIALS:
+        tail = (1 - CONFIDENCE) / 2
+        drawn = np.quantile(samples @ _weights(n), [tail, 1 - tail], axis=1)
+        ends = list(zip(*np.where(flat, means, drawn).tolist(), strict=True))
+    return [
+        Estimate(mean, std, low, high, n)
+        for mean, std, (low, high) in zip(means.tolist(), stds, ends, strict=True)
+    ]
 
-    Args:
-        values: one a trial.
-        at: in their unit.
-        higher: whether a higher number is the better attack.
-    """
-    sample = np.asarray(list(values), dtype=float)
-    return float(np.mean(sample >= at if higher else sample <= at)) if len(sample) else None
+
+def _deviation(samples: Floats) -> Floats:
+    deviation: Floats = samples.std(axis=1, ddof=1)
+    return deviation
 
 
-def worst_case(found: Iterable[Cell], metric: str, *, higher: bool) -> Cell | None:
+@lru_cache(maxsize=64)
+def _weights(n: int) -> Floats:
+    """Return (n, resamples): the share of each of n trials in each resample."""
+    draws = np.random.default_rng(derive_seed(0, "bootstrap", n))
+    return draws.multinomial(n, np.full(n, 1 / n), RESAMPLES).T / n
+
+
+def worst_case(found: Iterable[CellSummary], metric: str, *, higher: bool) -> CellSummary | None:
     """Return the cell of the attack that sees most, controls aside; None where none ran.
 
     Args:
@@ -194,60 +248,3 @@ def worst_case(found: Iterable[Cell], metric: str, *, higher: bool) -> Cell | No
     ran = [cell for cell in found if not cell.control and metric in cell.scores]
     sign = 1 if higher else -1
     return max(ran, key=lambda cell: sign * cell.scores[metric].mean, default=None)
-
-
-def trials(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Return the scores to be ranked: (defense, seed, trial) by attack, controls aside.
-
-    Where an attack is not applicable it has the prior-only control's score of that very trial,
-    or none without that control. What is unavailable to one attack is left out for all. An attack
-    that ran nowhere is left out itself: the prior's score is no merit of its own.
-    """
-    contenders = sorted(set(frame.loc[~frame["control"] & (frame["trial"] >= 0), "attack"]))
-
-    wide = frame[frame["trial"] >= 0].pivot(
-        index=["defense", *UNIT], columns="attack", values=metric
-    )
-    wide = wide.reindex(columns=sorted({*frame["attack"], PRIOR}))
-    place = pd.Series([unit[:2] for unit in wide.index], index=wide.index)
-    verdicts = frame[frame["attack"].isin(contenders)].set_index(["defense", "seed"])
-    declined = verdicts[verdicts["status"] == "not_applicable"]["attack"]
-    for attack in sorted(set(declined)):
-        cases = declined.index[declined == attack]
-        gap = place.isin(list(cases)) & wide[attack].isna()
-        wide.loc[gap, attack] = wide.loc[gap, PRIOR]
-    missing = verdicts.index[verdicts["status"] == "unavailable"]
-    return wide.loc[~place.isin(list(missing)), contenders]
-
-
-def ranking(scores: pd.DataFrame, *names: str | int, higher: bool) -> Ranking:
-    """Rank attacks on the trials that all of them have; a trial's score is its mean over defenses.
-
-    An attack ties with the leader of its group where the interval of their paired difference
-    holds zero, or where a single trial gives no interval; otherwise it leads the next group.
-
-    Args:
-        scores: as `trials` returns.
-        names: protocol and metric; they and the attack seed the bootstrap, as in `cells`, so that
-            the same trials have the same interval in both.
-        higher: whether a higher number is the better attack.
-    """
-    counts = scores.groupby(level="defense").count()
-    lacking = {str(name): sorted(counts.index[counts[name] == 0]) for name in scores.columns}
-    common = scores[[name for name, defenses in lacking.items() if not defenses]].dropna()
-    units = common.groupby(level=UNIT).mean()
-    means = units.mean() * (-1 if higher else 1)
-    order = sorted(units.columns, key=lambda name: (means[name], name)) if len(units) else []
-    places: list[Place] = []
-    leader, rank = "", 0
-    for position, attack in enumerate(order, start=1):
-        if not places or not _tied(units[leader], units[attack], *names, leader, attack):
-            leader, rank = attack, position
-        places.append(Place(attack, rank, estimate(units[attack], *names, attack)))
-    absent = {name: defenses for name, defenses in lacking.items() if defenses}
-    return Ranking(places, absent, len(common), len(scores) - len(common))
-
-
-def _tied(first: pd.Series[float], second: pd.Series[float], *names: str | int) -> bool:
-    gap = difference(first, second, *names)
-    return gap.low is None or gap.high is None or gap.low <= 0 <= gap.high

@@ -3,10 +3,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from benchmark.identity import harness_version
 from benchmark.cell import Outcome, stacks
 from benchmark.contract import Reconstruction
 from benchmark.errors import DataUnavailable
+from benchmark.identity import harness_version
 from benchmark.running.inprocess import InProcess
 from benchmark.tracks import vision as module
 from benchmark.victims import build

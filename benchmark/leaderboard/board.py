@@ -1,47 +1,71 @@
-"""leaderboard.md, a section a protocol, and the pages beneath it, from the records alone."""
+"""leaderboard.md, its picture, and the pages beneath it, from the records alone."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmark import records
 from benchmark.errors import RecordError
-from benchmark.leaderboard import sections
-from benchmark.leaderboard.details import details
-from benchmark.leaderboard.markdown import Links, code, prose
-from benchmark.leaderboard.pages import pages
-from benchmark.leaderboard.part import Part, parts
+from benchmark.leaderboard import matrices, summary
+from benchmark.leaderboard.excerpts import excerpt_pages
+from benchmark.leaderboard.given import given
+from benchmark.leaderboard.groups import groups
+from benchmark.leaderboard.markdown import Footnotes, Links, code, prose
+from benchmark.leaderboard.models import models
+from benchmark.leaderboard.page import MARKS, page
+from benchmark.leaderboard.picture import picture
+from benchmark.leaderboard.section import Section, labels, sections
+from benchmark.records import read_excerpts, read_table, replace
+from benchmark.registry import Registry
 
-DETAILS = "README.md"
-"""A protocol's page, which a browser of the repository shows with the folder."""
-HEADER = """\
+SIGNATURE = "<!-- written by gradleak leaderboard -->"
+"""The last line of every page, by which a page of protocols no more recorded is known as ours."""
+PICTURE = "summary.svg"
+OPENING = """\
 # GradLeak leaderboard
 
-How well gradient inversion attacks recover a client's private batch from the update it sends in \
-federated learning. `gradleak leaderboard` writes this page from the records in {results} and \
-nothing else: every number links to the records it is made of.
+What a server learns of a client's private batch from the update it sends in federated learning: \
+{cells:,} cells (an attack against a defense in a protocol), {trials:,} trials, {protocols} \
+protocols. `gradleak leaderboard` writes this page from the records in {results}, and every number \
+links to the records it is made of; a protocol's name leads to its page, with every cell, metric \
+and reason. [How to read it](#how-to-read-it)."""
+PICTURED = """\
+![Scores of every attack undefended, and of every defense in the worst case]({picture})
 
-- A **cell** is one attack against one defense under one protocol, scored on the protocol's trials.
-- `131.2 ± 4.0 (48)` is mean ± standard deviation (trials). A crashed or timed-out trial counts \
-with the score of the prior alone, and is named: `(48, 3 failed)`.
-- `[low, high]` is a 95 % bootstrap interval of the mean over trials.
-- Each heading says which direction is worse for the client. **Bold** is a defense's worst case \
-over all attacks.
-- **n/a**: the attack does not fit this setting; the ranking gives it the prior-only score on the \
-same trials. **unavailable**: data or weights were missing; left out for all. **—**: not run.
-- Attacks share a rank where the 95 % interval of their paired difference to the group's leader \
-holds zero."""
+A dot is a protocol, hollow where under ten trials; the grey band is what the prior alone scores. \
+Red leaks, green holds, grey is open."""
+HOLDS = f"""\
+{MARKS["holds"]} **holds**: no attack's lead over the prior alone, on the same trials, reaches \
+1 dB (0.05 of a score up to 1) at the upper end of its 95 % interval. {MARKS["leaks"]} **leaks**: \
+one exceeds it at the lower end. {MARKS["open"]} **open**: neither, or under ten trials, or no \
+attack had its paper's budget. Counted are the protocols that leak where nothing defends."""
+READING = """\
+- `131.2 [129.4, 133.1]` is a mean over trials with its 95 % bootstrap interval; of under ten \
+trials no interval is told, their number stands behind, `131.2 (4)`, and nothing is ranked. A \
+crashed or timed-out trial counts with the score of the prior alone ({failed} of {trials:,} trials).
+- **First in** 3 of 4: the attack ranks in four protocols where nothing defends, and in three of \
+them no attack is better. A rank is one more than the attacks that are better on the same trials, \
+by sign flips of the paired differences; of all pairs of a ranking called different, at most 5 % \
+are expected to be so by chance (Benjamini-Hochberg).
+- **Gradients**: the most that one trial took of the victim. A search that took fewer than in its \
+paper's experiments is told with the share (`2 %`), and not ranked against those that had theirs.
+- **Prior alone** knows the public mean image, or the commonest tokens, and nothing of the \
+update."""
 
 
-def write_board(results: Path, output: Path) -> list[str]:
-    """Write the leaderboard, and in the results folder a page a protocol and a cell on text.
+def write_board(
+    results: Path, output: Path, unverified: Mapping[tuple[str, str], int] | None = None
+) -> list[str]:
+    """Write the leaderboard, and beside it a folder of its name with a page a protocol.
 
-    The same records give the same bytes.
+    The same records give the same bytes. Of pages in that folder those this function wrote before
+    and has no records for are removed, and no others.
 
     Args:
         results: folder of records and frozen protocols, the only input.
         output: the Markdown file; its links are relative to its folder.
+        unverified: (protocol, attack) to how many of its records rest on code that has changed
+            since under the same version.
 
     Returns:
         `file:line: what is wrong` of each line that could not be read.
@@ -50,73 +74,78 @@ def write_board(results: Path, output: Path) -> list[str]:
         RecordError: the folder is missing, holds no record, or a frozen protocol is malformed;
             nothing is written then.
     """
-    reading = records.read_folder(results)
-    if not reading.records:
-        damaged = f"; {len(reading.damaged)} lines cannot be read" if reading.damaged else ""
+    table = read_table(results)
+    if table.frame.empty:
+        damaged = f"; {len(table.damaged)} lines cannot be read" if table.damaged else ""
         raise RecordError(f"{results}: no records here; make some by `gradleak run`{damaged}")
-    links = Links(output.parent)
-    found = parts(results, reading.records, links)
-    _write_pages(results, found)  # what links to a page wants it there
-    for part in found:
-        page = part.folder / DETAILS
-        if part.records:
-            records.replace(page, details(part.linked(Links(part.folder))))
-        else:
-            page.unlink(missing_ok=True)
-    blocks = [_header(results, found, links, len(reading.damaged))]
-    blocks += [_section(part) for part in found]
-    records.replace(output, "\n\n".join(blocks) + "\n")
-    return reading.damaged
+    known = given(labels(table.frame), Registry())
+    found = sections(results, table.frame, known, unverified or {})
+    folder = output.with_suffix("")
+    written = {folder / PICTURE: picture(found)}
+    for section in found:
+        texts: dict[Path, str] = {}
+        if len(section.frame) and section.frame["has_excerpt"].any():
+            told = read_excerpts(results, section.name)
+            texts = excerpt_pages(section, told, output, folder)
+        text = page(section, Links(folder), output, list(texts))
+        written |= texts | {folder / f"{section.name}.md": text}
+    written[output] = _board(results, output, found, len(table.damaged))
+    for path, text in written.items():
+        replace(path, text if path.suffix == ".svg" else f"{text}\n{SIGNATURE}\n")
+    for path in folder.glob("*.md"):
+        if path not in written and path.read_text(encoding="utf-8").endswith(f"{SIGNATURE}\n"):
+            path.unlink()
+    return table.damaged
 
 
-def _write_pages(results: Path, found: Sequence[Part]) -> None:
-    written = pages(record for part in found for record in part.records)
-    for path in sorted(results.glob("*/*/*.md")):
-        if path.relative_to(results) not in written and path.with_suffix(".jsonl").is_file():
-            path.unlink()  # its excerpts are no more
-    for path, page in written.items():
-        records.replace(results / path, page)
-
-
-def _header(results: Path, found: Sequence[Part], links: Links, damaged: int) -> str:
-    folder = links.to(code(results.name or "results"), results)
-    blocks = [HEADER.format(results=folder)]
-    if damaged:
-        blocks.append(f"> **Note:** {damaged} damaged line(s) in the records are left out.")
-    return "\n\n".join([*blocks, "## Protocols", sections.contents(found), links.definitions()])
-
-
-def _section(part: Part) -> str:
+def _board(results: Path, output: Path, found: Sequence[Section], damaged: int) -> str:
+    links, notes, folder = Links(output.parent), Footnotes(), output.with_suffix("")
+    cells = [cell for section in found for cell in section.summaries]
+    counts = {
+        "cells": len(cells),
+        "trials": sum(cell.n for cell in cells),
+        "failed": sum(cell.failed for cell in cells),
+        "protocols": sum(bool(section.summaries) for section in found),
+    }
+    where = links.to(code(results.name or "results"), results)
+    threats = summary.threats(found)
     blocks = [
-        f"## {prose(part.frozen.heading)}",
-        sections.about(part),
-        *_warnings(part),
+        OPENING.format(results=where, **counts),
+        summary.glance(threats, links),
+        PICTURED.format(picture=links.url(folder / PICTURE)),
+        "## Which attack is strongest?",
+        "Where nothing defends. Marked are differences from the papers.",
     ]
-    if part.records:
-        blocks += [
-            sections.matrix(part),
-            sections.reasons(part, ["not_applicable", "unavailable"]),
-            sections.rankings(part),
-            f"{part.links.to('All metrics and provenance', part.folder / DETAILS)}.",
-        ]
-    return "\n\n".join(block for block in [*blocks, part.links.definitions()] if block)
+    for group in threats:
+        blocks += [summary.heading(group), summary.attacks(group, links, notes)]
+    blocks += ["## Which defense holds?", HOLDS]
+    for group in threats:
+        if table := summary.defenses(group, links):
+            blocks += [summary.heading(group), table]
+    blocks.append("## What does it mean for a model like mine?")
+    for track, table in models(found, links).items():
+        blocks += [f"**{track}**", table]
+    for name, own in matrices.suites(found).items():
+        blocks.append(f"## Suite `{name}`" if name else "## Protocols of no suite")
+        for group in groups(own, lambda section: section.track):
+            blocks.append(f"**{group.track}** · {prose(group.unit)}")
+            blocks += matrices.matrices(group, links, folder)
+    blocks += ["## How to read it", READING.format(**counts), *_notes(found, damaged)]
+    return "\n\n".join(filter(None, [*blocks, notes.definitions(), links.definitions()])) + "\n"
 
 
-def _warnings(part: Part) -> list[str]:
-    """Return what a reader must know before the numbers."""
-    notes = []
-    if part.stale:
-        notes.append(
-            f"{part.stale} record(s) were made by another version of this protocol than "
-            f"{code(part.frozen.digest)} and are left out."
+def _notes(found: Sequence[Section], damaged: int) -> list[str]:
+    """Return what of the records does not stand, and where it is told."""
+    lines = []
+    if damaged:
+        lines.append(f"{damaged} damaged line(s) in the records are left out.")
+    if stale := sum(section.stale for section in found):
+        lines.append(
+            f"{stale} record(s) were made by other versions of protocols and are left out."
         )
-    sources: dict[tuple[str, str], set[tuple[str, str]]] = {}
-    for record in part.records:
-        cell = sources.setdefault((record.defense, record.attack), set())
-        cell.add((record.attack_digest, record.defense_digest))
-    for (defense, attack), digests in sorted(sources.items()):
-        if len(digests) > 1:
-            notes.append(
-                f"{code(attack)} under {code(defense)} mixes {len(digests)} versions of its source."
-            )
-    return [f"> **Note:** {note}" for note in notes]
+    if count := sum(sum(section.unverified.values()) for section in found):
+        lines.append(
+            f"{count} record(s) are unverified: code they rest on has changed since, under the "
+            "same version. The pages say which."
+        )
+    return [f"> **Note:** {line}" for line in lines]

@@ -1,83 +1,71 @@
-"""A protocol's page: every cell by every metric, and where the numbers come from."""
+"""What closes a protocol's page: every cell by every metric, and where the numbers come from."""
 
 from __future__ import annotations
 
-from benchmark import stats
-from benchmark.errors import RecordError
-from benchmark.leaderboard import sections
-from benchmark.leaderboard.markdown import DASH, code, digits, grid, interval, prose, spread
-from benchmark.leaderboard.part import NONE, Part
-from benchmark.metrics import METRICS, Metric
-from benchmark.stats import Cell
+import pandas as pd
+
+from benchmark.leaderboard.markdown import DASH, Links, code, digits, grid, prose, whole
+from benchmark.leaderboard.section import NONE, Section
+from benchmark.metrics import METRICS
+from benchmark.stats import CellSummary
 
 
-def details(part: Part) -> str:
-    """Return the page, for the protocol's folder of records."""
-    blocks = [
-        f"# {prose(part.frozen.heading)}",
-        sections.about(part),
-        "## All metrics: mean ± std and 95 % interval",
-        _full(part),
-        "## Provenance",
-        _provenance(part),
-        part.links.definitions(),
-    ]
-    return "\n\n".join(blocks) + "\n"
-
-
-def _full(part: Part) -> str:
-    """Return every cell by every metric, and why trials failed."""
-    units = {name: part.frozen.units[name] for name in part.frozen.metrics}
-    there = [m for m in units if any(m in cell.scores for cell in part.cells.values())]
+def all_metrics(section: Section, links: Links) -> str:
+    """Return every cell by every metric, and what each metric is."""
+    units, breach = section.frozen.units, section.frozen.breach
+    there = [name for name in units if any(name in cell.scores for cell in section.summaries)]
+    attacks = [*section.attacks(control=False), *section.attacks(control=True)]
     rows = []
-    for defense in part.defenses:
-        for attack in [*part.attacks(control=False), *part.attacks(control=True)]:
-            cell = part.cells.get((defense, attack))
+    for defense in section.defenses:
+        for attack in attacks:
+            cell = section.cells.get((defense, attack))
             if cell is None or cell.verdict is not None:
                 continue
             texts = [str(cell.n), str(cell.failed), _seconds(cell.seconds)]
-            for metric in there:
-                score = cell.scores.get(metric)
-                fewer = f" n={score.n}" if score and score.n < cell.n else ""
-                texts.append(f"{spread(score)}<br>{interval(score)}{fewer}" if score else DASH)
-            texts += _trials(part, cell)
-            linked = [part.link(text, defense, attack) for text in texts]
-            rows.append([code(defense), code(attack), *linked])
+            texts += [_score(cell, metric) for metric in there]
+            texts += _trials(section, cell)
+            file = section.file(attack)
+            rows.append([code(defense), code(attack), *(links.to(text, file) for text in texts)])
     headers = ["Defense", "Attack", "n", "failed", "s/trial", *(units[m] for m in there)]
-    headers += [f"best {part.primary}", f"worst {part.primary}"]
-    if breach := _breach(part):
-        sign = "≥" if breach[0].better == "higher" else "≤"
-        headers.append(f"breached ({breach[0].name} {sign} {breach[1]:g})")
-    blocks = [grid(headers, rows, words=2)]
-    if why := sections.reasons(part, ["failed", "timed_out"]):
-        blocks += ["Failed and timed-out trials count with the prior-only score:", why]
+    headers += [f"best {section.primary}", f"worst {section.primary}"]
+    if breach is not None:
+        metric, at = breach
+        headers.append(
+            f"breached ({metric.name} {'≥' if metric.better == 'higher' else '≤'} {at:g})"
+        )
+    blocks = [
+        "Mean ± standard deviation, and a 95 % bootstrap interval of the mean over ten trials or "
+        "more.",
+        grid(headers, rows, words=2),
+        "\n".join(_told(name) for name in there),
+    ]
     if missing := [code(metric) for metric in units if metric not in there]:
         blocks.append(f"No trial has {', '.join(missing)}: unavailable where these ran.")
     return "\n\n".join(blocks)
 
 
-def _breach(part: Part) -> tuple[Metric, float] | None:
-    """Return the metric, and the number from which on a trial is breached, if the protocol does."""
-    match part.frozen.content.get("breach"):
-        case None:
-            return None
-        case {"metric": str(name), "at": int() | float() as at} if name in part.frozen.metrics:
-            return METRICS[name], at
-        case stated:
-            path = part.folder / "protocol.json"
-            raise RecordError(f"{path}: breach is {stated}; wanted one of its metrics and at")
+def _told(name: str) -> str:
+    metric = METRICS[name]
+    note = f" {metric.note}" if metric.note else ""
+    return f"- {code(name)}, {metric.better} is worse for the client: {metric.description}.{note}"
 
 
-def _trials(part: Part, cell: Cell) -> list[str]:
+def _score(cell: CellSummary, metric: str) -> str:
+    score = cell.scores.get(metric)
+    if score is None:
+        return DASH
+    fewer = f" n={score.n}" if score.n < cell.n else ""
+    return f"{whole(score)}{fewer}"
+
+
+def _trials(section: Section, cell: CellSummary) -> list[str]:
     """Return the best and the worst trial for the attacker, and the share of those breached."""
-    frame, score = part.frame, cell.scores.get(part.primary)
-    ran = frame[(frame["defense"] == cell.defense) & (frame["attack"] == cell.attack)]
-    ends = sorted([ran[part.primary].min(), ran[part.primary].max()], reverse=part.higher)
-    texts = [DASH if score is None else digits(score)(end) for end in ends]
-    if breach := _breach(part):
-        metric, at = breach
-        share = stats.breached(ran[metric.name].dropna(), at, higher=metric.better == "higher")
-        texts.append(DASH if share is None else f"{share:.0%}")
+    score, ends = cell.scores.get(section.primary), [cell.lowest, cell.highest]
+    if section.higher:
+        ends.reverse()
+    texts = [DASH if score is None or end is None else digits(score)(end) for end in ends]
+    if section.frozen.breach is not None:
+        texts.append(DASH if cell.breached is None else f"{cell.breached:.0%}")
     return texts
 
 
@@ -85,37 +73,37 @@ def _seconds(seconds: float | None) -> str:
     return DASH if seconds is None else f"{seconds:.3g}"
 
 
-def _provenance(part: Part) -> str:
+def provenance(section: Section) -> str:
     """Return where the records come from, and the command that makes one cell of them again."""
-    sources = [record.provenance for record in part.records]
+    columns = ["commit", "dirty", "hardware", "threads", "versions"]
+    sources = section.frame[columns].astype(object).drop_duplicates()
     commits = {
-        f"{code(one.commit[:12])}{' (dirty)' if one.dirty else ''}"
-        if one.commit
+        f"{code(str(commit)[:12])}{' (dirty)' if dirty is True else ''}"
+        if commit and not pd.isna(commit)
         else "outside a repository"
-        for one in sources
+        for commit, dirty in zip(sources["commit"], sources["dirty"], strict=True)
     }
-    versions = {f"{name} {is_}" for one in sources for name, is_ in one.versions.items()}
     return "\n\n".join(
         [
             f"Commits: {', '.join(sorted(commits))}. "
-            f"Hardware: {'; '.join(sorted({prose(one.hardware) for one in sources}))}. "
-            f"Versions: {', '.join(map(prose, sorted(versions)))}. "
-            f"Protocol digest: {code(part.frozen.digest)}.",
+            f"Hardware: {'; '.join(sorted({prose(one) for one in sources['hardware']}))}. "
+            f"Versions: {'; '.join(sorted({prose(one) for one in sources['versions']}))}. "
+            f"Protocol digest: {code(section.frozen.digest)}.",
             "Run a cell again; where its records lie it is done, elsewhere with `--results DIR`. "
             "The last digits are those of the same number of threads (`OMP_NUM_THREADS`):",
-            f"```\n{_command(part)}\n```",
+            f"```\n{_command(section)}\n```",
         ]
     )
 
 
-def _command(part: Part) -> str:
+def _command(section: Section) -> str:
     """Return what makes the trials of one cell, and of no other variant on this page."""
-    seeds = sorted({record.seed for record in part.records})
-    best = part.worst.get(NONE) or next(iter(part.cells.values()))
-    attack = _alone(best.attack, {cell.attack for cell in part.cells.values()})
-    defense = _alone(best.defense, set(part.defenses))
-    words = ["gradleak run", part.frozen.name, "--attack", attack, "--defense", defense]
-    if best.n and best.n < len(seeds) * part.frozen.content.get("trials", 0):
+    seeds = sorted({int(seed) for seed in section.frame["seed"].unique()})
+    best = section.worst.get(NONE) or section.summaries[0]
+    attack = _alone(best.attack, {cell.attack for cell in section.summaries})
+    defense = _alone(best.defense, set(section.defenses))
+    words = ["gradleak run", section.name, "--attack", attack, "--defense", defense]
+    if best.n and best.n < len(seeds) * section.frozen.content.get("trials", 0):
         words += ["--trials", str(-(-best.n // len(seeds)))]
     return " ".join([*words, "--seeds", ",".join(map(str, seeds))])
 

@@ -11,6 +11,7 @@ from typing import Any
 from benchmark.errors import RecordError
 from benchmark.leaderboard.markdown import prose
 from benchmark.metrics import METRICS, Metric
+from benchmark.stats import Scale
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class Frozen:
     Attributes:
         primary: the metric of the matrix and the ranking.
         metrics: all metrics, in the protocol's order.
+        breach: a metric and the number from which on a trial is breached, if the protocol says.
         content: the whole file; what only describes may be missing.
     """
 
@@ -27,6 +29,7 @@ class Frozen:
     digest: str
     primary: Metric
     metrics: list[str]
+    breach: tuple[Metric, float] | None
     content: Mapping[str, Any]
 
     @classmethod
@@ -51,7 +54,17 @@ class Frozen:
             if metric not in METRICS:
                 known = ", ".join(METRICS)
                 raise RecordError(f"{path}: metric {metric!r} is unknown; known: {known}")
-        return cls(name, digest, METRICS[primary], metrics, content)
+        breach = _breach(content.get("breach"), metrics, path)
+        return cls(name, digest, METRICS[primary], metrics, breach, content)
+
+    @property
+    def scale(self) -> Scale:
+        """How its trials are judged."""
+        breach = None
+        if self.breach is not None:
+            metric, at = self.breach
+            breach = (metric.name, metric.better == "higher", at)
+        return Scale(self.primary.name, self.primary.better == "higher", breach)
 
     @property
     def title(self) -> str:
@@ -85,6 +98,15 @@ class Frozen:
             server = prose(threat.get("server", "")).replace(r"\_", "-")
             parts.append(f"{server} server, granted {grants}".strip())
         return "; ".join(part for part in parts if part) + "."
+
+
+def _breach(stated: object, metrics: list[str], path: Path) -> tuple[Metric, float] | None:
+    match stated:
+        case None:
+            return None
+        case {"metric": str(name), "at": int() | float() as at} if name in metrics:
+            return METRICS[name], at
+    raise RecordError(f"{path}: breach is {stated}; wanted one of its metrics and at")
 
 
 def _described(word: str, section: object, lead: str) -> str:

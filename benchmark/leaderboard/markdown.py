@@ -9,8 +9,6 @@ from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote
 
-from tabulate import tabulate
-
 from benchmark.errors import RecordError
 from benchmark.stats import Estimate
 
@@ -33,17 +31,23 @@ class Links:
     def __init__(self, start: Path) -> None:
         self._start = start
         self._labels: dict[str, str] = {}
+        self._known: dict[Path, str] = {}
         self._defined = 0
 
     def to(self, text: str, target: Path) -> str:
         """Return the text as a link, or raise RecordError where its target is not there."""
-        if not target.exists():
-            raise RecordError(f"{target}: records name this file and lie elsewhere")
-        relative = Path(os.path.relpath(target, self._start)).as_posix()
-        url = quote(relative, safe="/,=")
-        if url not in self._labels:
+        if target not in self._known:
+            if not target.exists():
+                raise RecordError(f"{target}: records name this file and lie elsewhere")
+            url = self.url(target)
             self._labels[url] = self._free(sha256(url.encode()).hexdigest())
-        return f"[{text}][{self._labels[url]}]"
+            self._known[target] = self._labels[url]
+        return f"[{text}][{self._known[target]}]"
+
+    def url(self, target: Path) -> str:
+        """Return the path of a target from the page, as a link writes it."""
+        relative = Path(os.path.relpath(target, self._start)).as_posix()
+        return quote(relative, safe="/,=")
 
     def _free(self, digest: str) -> str:
         taken = set(self._labels.values())
@@ -56,6 +60,24 @@ class Links:
         new = list(self._labels.items())[self._defined :]
         self._defined = len(self._labels)
         return "\n".join(f"[{label}]: {url}" for url, label in new)
+
+
+class Footnotes:
+    """Notes at the foot of a page, each told once however often it is marked."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, str] = {}
+
+    def mark(self, name: str, text: str | None) -> str:
+        """Return the mark of a note; nothing where there is none to tell."""
+        if text is None:
+            return ""
+        self._told[name] = text
+        return f"[^{name}]"
+
+    def definitions(self) -> str:
+        """Return the notes, a line each."""
+        return "\n".join(f"[^{name}]: {text}" for name, text in self._told.items())
 
 
 def digits(score: Estimate) -> Callable[[float], str]:
@@ -82,17 +104,47 @@ def spread(score: Estimate) -> str:
     return write(score.mean) + ("" if score.std is None else f"{NBSP}±{NBSP}{write(score.std)}")
 
 
+def whole(score: Estimate) -> str:
+    """Return `mean ± std` and beneath it the interval, where there is one."""
+    write = digits(score)
+    text = write(score.mean) + ("" if score.std is None else f"{NBSP}±{NBSP}{write(score.std)}")
+    if score.low is None or score.high is None:
+        return text
+    return rf"{text}<br>\[{write(score.low)},{NBSP}{write(score.high)}\]"
+
+
 def mean(score: Estimate) -> str:
-    """Return `mean [low, high]`, or the mean alone of a single trial."""
+    """Return `mean [low, high]`, or the mean alone of under ten trials."""
     return f"{digits(score)(score.mean)} {interval(score)}".strip()
 
 
+def short(score: Estimate) -> str:
+    """Return the mean in three digits or so."""
+    number = score.mean
+    return f"{number:.1f}" if abs(number) >= 10 else f"{number:.2f}"
+
+
+def percent(share: float) -> str:
+    """Return a share of the whole, in two digits under ten."""
+    return (
+        f"{100 * share:.{0 if share >= 0.1 else 1 if share >= 0.01 else 2}f}".rstrip("0").rstrip(
+            "."
+        )
+        + f"{NBSP}%"
+    )
+
+
 def interval(score: Estimate) -> str:
-    """Return the 95 % interval in (escaped) brackets; nothing for a single trial."""
+    """Return the 95 % interval in (escaped) brackets; nothing for under ten trials."""
     if score.low is None or score.high is None:
         return ""
     write = digits(score)
     return rf"\[{write(score.low)},{NBSP}{write(score.high)}\]"
+
+
+def ranged(ends: Sequence[str]) -> str:
+    """Return `low to high` on one line, or the one text that both ends are."""
+    return f"{NBSP}to{NBSP}".join(dict.fromkeys(ends))
 
 
 def code(name: str) -> str:
@@ -100,9 +152,19 @@ def code(name: str) -> str:
     return f"`{name.replace('`', '').replace('|', '/')}`"
 
 
+def lines(name: str) -> str:
+    """Return a plugin's name as code, its arguments on lines of their own."""
+    return "<br>".join(map(code, name.split(",")))
+
+
 def stacked(name: str) -> str:
-    """Return a plugin's name as code with its arguments beneath, to keep a table narrow."""
-    return "<br>".join(code(part) for part in name.split(","))
+    """Return a plugin's name as code that breaks into short lines, to head a narrow column."""
+    return "<br>".join(f"<code>{breakable(part)}</code>" for part in name.split(","))
+
+
+def breakable(name: str) -> str:
+    """Return a name that a line may break within."""
+    return name.replace("_", "_<wbr>").replace("=", "=<wbr>")
 
 
 def prose(text: object) -> str:
@@ -118,9 +180,8 @@ def anchor(heading: str) -> str:
 
 def grid(headers: Sequence[str], rows: Sequence[Sequence[str]], *, words: int = 1) -> str:
     """Return a table whose first `words` columns are words and whose others are numbers."""
-    aligned = ["left"] * words + ["right"] * (len(headers) - words)
-    text: str = tabulate(rows, list(headers), "pipe", disable_numparse=True, colalign=aligned)
-    return text
+    aligned = [":--"] * words + ["--:"] * (len(headers) - words)
+    return "\n".join(f"| {' | '.join(row)} |" for row in [headers, aligned, *rows])
 
 
 def _exponent(number: float) -> int:

@@ -22,6 +22,7 @@ class Metric:
         given: the fields of the scorer that `score` takes besides, by name.
         of: what `score` is given: image pairs, one by one, or the labels or tokens of the whole
             batch.
+        note: what makes its numbers incomparable with another paper's; empty where nothing does.
     """
 
     name: str
@@ -31,3 +32,4 @@ class Metric:
     score: Callable[..., float | None]
     given: tuple[str, ...] = ()
     of: Literal["images", "labels", "tokens"] = "images"
+    note: str = ""

@@ -35,4 +35,8 @@ NORMALISED_MSE = Metric(
     "mean squared error of pixels normalised by the victim's mean and std",
     normalised_mse,
     given=("std",),
+    note=(
+        "Answers are clipped to [0, 1] before they are normalised: our reading of APRIL's Table 1, "
+        "which does not say it."
+    ),
 )

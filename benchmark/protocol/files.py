@@ -45,6 +45,7 @@ class SuitePart:
     attacks: tuple[str, ...] = ()
     defenses: tuple[str, ...] = ()
     trials: int | None = None
+    leave_out: tuple[str, ...] = ()
 
 
 def load_suite(name_or_path: str) -> list[SuitePart]:
@@ -73,7 +74,7 @@ def _parts(name: str, outer: tuple[str, ...]) -> Iterator[SuitePart]:
     suite = _load(suites[name], Suite)
     if suite.protocols:
         own = tuple(load_protocol(one) for one in suite.protocols)
-        yield SuitePart(own, suite.attacks, suite.defenses, suite.trials)
+        yield SuitePart(own, suite.attacks, suite.defenses, suite.trials, suite.leave_out)
     for inner in suite.suites:
         if inner not in suites:
             raise ProtocolError(f"{suites[name]}: no suite {inner!r}; known: {', '.join(suites)}")

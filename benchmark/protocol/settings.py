@@ -219,6 +219,8 @@ class Suite(_Frozen):
     protocols: tuple[str, ...] = ()
     attacks: tuple[str, ...] = ()
     """The only attacks it runs, as `--attack` names them; empty is all that are registered."""
+    leave_out: tuple[str, ...] = ()
+    """Names of attacks it does not run, where it runs all that are registered."""
     defenses: tuple[str, ...] = ()
     """Likewise."""
     trials: int | None = Field(default=None, ge=1)
@@ -230,4 +232,6 @@ class Suite(_Frozen):
     def _holds_something(self) -> Suite:
         if not (self.protocols or self.suites):
             raise ValueError("a suite wants protocols or suites")
+        if self.attacks and self.leave_out:
+            raise ValueError("attacks and leave_out together; wanted one of them")
         return self

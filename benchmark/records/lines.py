@@ -54,6 +54,7 @@ class Run(BaseModel):
     hardware: str
     threads: int | None
     versions: dict[str, str]
+    rounding_decides: bool = False
 
 
 class CellOfRun(BaseModel):
@@ -138,7 +139,8 @@ def encode(records: Iterable[Record], known: Container[str] = ()) -> str:
         return digest
 
     for record in records:
-        run = header({"schema": SCHEMA}, "run", _run(record).model_dump(mode="json"))
+        content = _run(record).model_dump(mode="json", exclude_defaults=True)
+        run = header({"schema": SCHEMA}, "run", content)
         cell = header({}, "cell", _cell(record, run).model_dump())
         lines.append(_json({"in": cell, **_line(record)}))
     return "".join(f"{line}\n" for line in lines)
@@ -160,6 +162,7 @@ def decode(run: Run, cell: CellOfRun, line: Line) -> Record:
         attack=run.attack,
         identity=identity(run, cell),
         control=run.control,
+        rounding_decides=run.rounding_decides,
         threat=run.threat,
         seed=line.seed,
         trial=line.trial,
@@ -191,6 +194,7 @@ def _run(record: Record) -> Run:
         protocol=record.protocol,
         attack=record.attack,
         control=record.control,
+        rounding_decides=record.rounding_decides,
         threat=record.threat,
         metrics=tuple(record.metrics),
         **_part(record.identity, Run),

@@ -71,6 +71,8 @@ class Record(BaseModel):
     attack: str
     identity: Identity
     control: bool
+    rounding_decides: bool = False
+    """Whether the attack's answers hang on the last bit: on another machine they are others."""
     threat: str
     seed: int
     trial: int | None

@@ -12,11 +12,11 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from benchmark.metrics import Excerpt
-from benchmark.records.schema import Identity, Provenance, Record
+from benchmark.records.schema import FailureKind, Identity, Provenance, Record
 
 _EXCERPT = TypeAdapter(Excerpt | None)
 _UNKNOWN = "unknown"
-_FAILED = {"failed": "crashed", "timed_out": "timeout"}
+_FAILED: dict[str, FailureKind] = {"failed": "crashed", "timed_out": "timeout"}
 
 
 def read(content: Mapping[str, Any]) -> Record:

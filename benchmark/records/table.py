@@ -39,11 +39,17 @@ _OF_LINE = ("seed", "trial", "status", "kind", "reason", "seconds", "gradient_ev
 _COLUMNS = ("protocol", "defense", "attack", *_OF_LINE, "peak_bytes", "has_excerpt")
 _OF_RUN = (
     *("protocol_digest", "attack_version", "attack_fingerprint"),
-    *("harness_version", "harness_fingerprint", "control", "threat"),
+    *("harness_version", "harness_fingerprint", "control", "rounding_decides", "threat"),
     *("commit", "dirty", "hardware", "threads", "versions"),
 )
 _OF_CELL = ("defense_version", "defense_fingerprint")
-_TYPES = {"reason": object, "control": bool, "dirty": "boolean", "threads": "Int64"}
+_TYPES: dict[Any, Any] = {
+    "reason": object,
+    "control": bool,
+    "rounding_decides": bool,
+    "dirty": "boolean",
+    "threads": "Int64",
+}
 _BATCH_BYTES = 2**25
 _KEY = ["protocol", "defense", "attack", "seed", "trial"]
 _WORDS = ("protocol", "defense", "attack", "status", "kind", "threat", "commit", "hardware")
@@ -220,7 +226,8 @@ def _rows(records: Sequence[Record]) -> pd.DataFrame:
     rows = []
     for one in records:
         row = {name: getattr(one, name) for name in _COLUMNS[:-1]}
-        row |= {"control": one.control, "threat": one.threat, "trial": _number(one.trial)}
+        row |= {"control": one.control, "rounding_decides": one.rounding_decides}
+        row |= {"threat": one.threat, "trial": _number(one.trial)}
         row |= dict(one.identity) | dict(one.provenance) | one.metrics
         row |= {"versions": _plain(one.provenance.versions), "has_excerpt": one.excerpt is not None}
         rows.append(row)
@@ -252,7 +259,10 @@ def _taken(values: Sequence[Any], codes: Codes) -> pd.api.extensions.ExtensionAr
 
 
 def _plain(value: object) -> object:
-    return json.dumps(value, sort_keys=True) if isinstance(value, dict) else value
+    """Return a cell of a table; of versions, their words."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {number}" for name, number in sorted(value.items()))
+    return value
 
 
 def _number(trial: int | None) -> int:

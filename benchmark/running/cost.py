@@ -1,4 +1,4 @@
-"""What a run would cost: from recorded seconds, else from a crude count of operations.
+"""What a run would cost: from recorded seconds, else from a count of operations.
 
 An attack's own seconds alone; what clients, defenses and scores take is not recorded.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -17,9 +16,12 @@ from typing import Any, Literal
 from tabulate import tabulate
 
 from benchmark.cell import Cell
-from benchmark.protocol import Protocol, VisionProtocol
+from benchmark.data import entry
+from benchmark.errors import ProtocolError
+from benchmark.protocol import Protocol, TextProtocol, VisionProtocol
 from benchmark.records import Record, file_of, known
 from benchmark.registry import Submission
+from benchmark.victims import SIZES, ImageSettings, ImageSpec, TextSettings, TextSpec, operations
 
 Source = Literal["recorded", "estimated", "unknown"]
 
@@ -27,19 +29,6 @@ _RATE = {"cpu": 6e10, "cuda": 2e13}
 """Operations a second of a core, or of a GPU: what the recorded searches reach on a core of an
 EPYC, and what is stated for an A100 in float32."""
 _PASSES = 8  # forward passes that cost as much as one gradient of a distance of gradients
-_SIZES = {"tiny": (192, 12), "small": (384, 12), "base": (768, 12), "large": (1024, 24)}
-_TRANSFORMERS = {"april_a": (384, 4, 7), "april_b": (384, 4, 7), "face_transformer": (512, 20, 8)}
-"""Width, depth, and pixels from patch to patch."""
-_NETWORKS = {
-    "timm/resnet50": (8.2e9, 224),
-    "timm/swin_tiny_patch4_window7_224": (9.0e9, 224),
-    "cifar/resnet20": (8.2e7, 32),
-    "cifar/resnet32": (1.4e8, 32),
-    "cifar/resnet56": (2.5e8, 32),
-}
-"""Operations of a forward pass, and the side of the image in pixels that they are counted at."""
-_LANGUAGE = {"transformer3": 6e6, "gpt2": 1.24e8, "bert_base": 1.09e8}
-"""Parameters that meet each token."""
 
 
 @dataclasses.dataclass
@@ -203,22 +192,28 @@ def _counted(protocol: Protocol, attack: Submission, rate: float) -> float | Non
 
 
 def _forward(protocol: Protocol) -> float | None:
-    """Return the operations of a forward pass of a trial: two a parameter and token.
-
-    None where the victim is none of those counted here.
-    """
-    items, victim = _items(protocol.frozen()), protocol.victim
-    if not isinstance(protocol, VisionProtocol):
-        overridden = victim.width or victim.depth
-        return None if overridden else 2 * _LANGUAGE[victim.architecture] * items
-    size, name = protocol.data.size, victim.architecture.partition(".")[0]
-    if name in _NETWORKS:
-        operations, at = _NETWORKS[name]
-        return items * operations * (size / at) ** 2
-    named = re.search(r"timm/(?:vit|deit)_(tiny|small|base|large).*_patch(\d+)_", name)
-    shape = (*_SIZES[named[1]], int(named[2])) if named else _TRANSFORMERS.get(name)
-    if shape is None:
+    """Return the operations of a forward pass of a trial; None where there is no such network."""
+    items = _items(protocol.frozen())
+    try:
+        if isinstance(protocol, TextProtocol):
+            length = protocol.data.length
+            return items / length * operations(_text(protocol.victim, length), length)
+        assert isinstance(protocol, VisionProtocol)
+        classes = len(entry(protocol.data.name).class_names)
+        return float(items * operations(_images(protocol.victim, protocol.data.size, classes)))
+    except ProtocolError:
         return None
-    width, depth = protocol.victim.width or shape[0], protocol.victim.depth or shape[1]
-    tokens = (size // (protocol.victim.patch or shape[2])) ** 2 + 1
-    return 2.0 * 12 * width**2 * depth * tokens * items
+
+
+def _text(victim: TextSettings, length: int) -> TextSpec:
+    """Return a victim of the vocabulary that it is published with."""
+    most = max(length, victim.kind.positions)
+    return TextSpec(**victim.model_dump(), vocabulary=victim.kind.vocabulary, length=most)
+
+
+def _images(victim: ImageSettings, size: int, classes: int) -> ImageSpec:
+    """Return a victim of colour images."""
+    sizes = victim.model_dump(include={"architecture", *SIZES})
+    return ImageSpec(
+        **sizes, channels=3, size=size, classes=max(classes, 1), mean=(0, 0, 0), std=(1, 1, 1)
+    )

@@ -37,13 +37,16 @@ def _hardware(device: torch.device) -> str:
 
 
 def _processor() -> str:
+    """Return the processor's name, and its family and model, since one name may be of several."""
     try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
-        pass
-    return platform.processor() or platform.machine()
+        lines = []
+    said = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    if "model name" not in said:
+        return platform.processor() or platform.machine()
+    numbers = [said[key] for key in ("cpu family", "model") if key in said]
+    return " ".join([said["model name"], "/".join(numbers)]).strip()
 
 
 def _git(*arguments: str) -> str | None:

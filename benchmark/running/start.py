@@ -13,6 +13,7 @@ from rich.console import Console
 from tabulate import tabulate
 
 from benchmark import records
+from benchmark.attestations import Attestations, Standing
 from benchmark.cell import Cell, Worker
 from benchmark.errors import BenchmarkError
 from benchmark.protocol import load_suite
@@ -20,13 +21,15 @@ from benchmark.registry import Registry, Submission
 from benchmark.running.cost import costs, table
 from benchmark.running.inprocess import InProcess
 from benchmark.running.local import LocalRunner, Tally
-from benchmark.running.plan import Group, distinct, groups, survey
+from benchmark.running.plan import Group, Survey, distinct, groups, survey
 from benchmark.running.progress import Progress
 from benchmark.running.provenance import provenance
 from benchmark.running.sandbox import Sandbox
 from benchmark.running.smoke import Smoked, failed, smoke
 from benchmark.running.smoke import table as outcomes
 from benchmark.tracks import load_setting
+
+_NAMED = 3  # parts that a line names
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,8 @@ def carry_out(order: Order, *, only_plan: bool) -> int:
     trials = sum(len(each) for _, each in left)
     line = f"{order.suite}: {cells} cells, {len(left)} due with {trials} trials"
     console.print(line, markup=False, soft_wrap=True)
+    if unsure := _unverified(order, found):
+        console.print(unsure, markup=False, soft_wrap=True)
     if only_plan:
         _print_plan(left)
     if left:
@@ -154,11 +159,29 @@ def _groups(order: Order) -> list[Group]:
     for part in load_suite(order.suite):
         defenses = registry.select("defense", order.defenses or part.defenses)
         attacks = registry.select("attack", order.attacks or part.attacks)
+        if not order.attacks:
+            attacks = [one for one in attacks if one.manifest.name not in part.leave_out]
         for submission in defenses:
             submission.build()  # one that cannot be loaded ends the run before it begins
         trials = order.trials or part.trials
         made += groups(part.protocols, defenses, attacks, order.seeds, trials)
     return distinct(made)  # two suites of one may name the same cell
+
+
+def _unverified(order: Order, found: Survey) -> str:
+    """Return which records stand on a source that has moved since; empty where none does."""
+    standing = Standing(Attestations(order.results), Registry(order.plugins))
+    unsure = standing.unverified(found.current)
+    if not unsure:
+        return ""
+    moved = {p for r in unsure for p in standing.moved(r.attack, r.defense, r.identity)}
+    names = sorted(" ".join(filter(None, part)) for part in moved)
+    more = f" and {len(names) - _NAMED} more parts" if len(names) > _NAMED else ""
+    return (
+        f"{len(unsure)} of {len(found.current)} records unverified: the source of "
+        f"{', '.join(names[:_NAMED])}{more} has moved at the same version; gradleak verify "
+        "--changed tells whether an answer did"
+    )
 
 
 def _print_plan(left: list[tuple[Cell, list[int]]]) -> None:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from benchmark.contract import Observation
 from benchmark.errors import NotApplicable
+from benchmark.toolbox.counts import nearest_counts
 from benchmark.victims import ImageVictim, weights
 
 _PASSES = 3  # the counts of undefended updates settle in two or three; noise grows with more
@@ -120,23 +121,15 @@ def count_rule(
     feature = gradient[positive].sum(0) / mass  # (width,)
     mean = (weight @ feature + bias).softmax(0)  # (classes,)
     weighted = torch.outer(mean, feature)  # mean_i p_ic h_i, (classes, width)
-    counts = _nearest_counts(batch_size * (mean - bias_gradient), batch_size)
+    counts = nearest_counts(batch_size * (mean - bias_gradient), batch_size)
     for _ in range(_PASSES):
         true = counts.nonzero()[:, 0]
         share = counts[true, None] / batch_size
         features = (weighted[true] - gradient[true]) / share  # (true classes, width)
         predicted = (features @ weight.T + bias).softmax(1)  # (true classes, classes)
         mean, weighted = (share * predicted).sum(0), predicted.T @ (share * features)
-        counts = _nearest_counts(batch_size * (mean - bias_gradient), batch_size)
+        counts = nearest_counts(batch_size * (mean - bias_gradient), batch_size)
     return torch.arange(len(counts), device=counts.device).repeat_interleave(counts)
-
-
-def _nearest_counts(quotas: Tensor, total: int) -> Tensor:
-    """Return the counts >= 0 of a given sum nearest to the quotas in squares, (classes,) int64."""
-    counts = torch.zeros_like(quotas, dtype=torch.int64)
-    for _ in range(total):  # greedy is optimal: the sum of squares is separable and convex
-        counts[(quotas - counts).argmax()] += 1
-    return counts
 
 
 def _smallest(scores: Tensor, batch_size: int) -> Tensor:

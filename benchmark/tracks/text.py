@@ -21,8 +21,6 @@ from benchmark.tracks.setting import Setting
 from benchmark.victims import TextSpec, build
 
 _PUBLIC_SEQUENCES = 512  # of the public split, at most: what a server would gather in minutes
-_POSITIONS = {"transformer3": 512, "gpt2": 1024, "bert_base": 512}
-"""Longest sequence of each architecture as published."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ class TextSetting(Setting):
         spec = TextSpec(
             **protocol.victim.model_dump(),
             vocabulary=self.tokenizer.vocabulary,
-            length=max(protocol.data.length, _POSITIONS[protocol.victim.architecture]),
+            length=max(protocol.data.length, protocol.victim.kind.positions),
             mask_token=self.tokenizer.mask_token,
         )
         victim = build(spec, generator(seed, protocol.name, "victim"), self.mirror)

@@ -21,7 +21,7 @@ from benchmark.metrics import LPIPS_URLS, Candidates, ImageScorer, candidate_row
 from benchmark.protocol import VisionProtocol, protocol_files
 from benchmark.seeds import derive_seed, generator
 from benchmark.tracks.setting import Setting
-from benchmark.victims import ImageSettings, ImageSpec, ImageVictim, Stage, build
+from benchmark.victims import ImageSettings, ImageSpec, ImageVictim, Stage, build, layer_inputs
 
 
 @dataclass(frozen=True)
@@ -171,12 +171,8 @@ def _embedding(
 
 def _features(network: ImageVictim, images: Tensor) -> Tensor:
     """Return what a network's last linear layer reads, (batch, width)."""
-    read: list[Tensor] = []
     last = network.network.get_submodule(network.head)
-    with (
-        torch.inference_mode(),
-        last.register_forward_pre_hook(lambda _, given: read.extend(given)),
-    ):
+    with torch.inference_mode(), layer_inputs(last, stop=True) as read:
         network(images.to(network.device))
     return read[0]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -23,12 +23,14 @@ class Stratum:
 
     Attributes:
         records: the recorded trials, or the one verdict on the cell.
+        beside: all trials recorded under the seed, with which a stack is as it was.
         moved: the parts that are neither as they were nor attested, with the old fingerprints.
         seconds: that the attack took for these trials.
     """
 
     cell: Cell
     records: tuple[Record, ...]
+    beside: tuple[int, ...]
     moved: dict[Part, str]
     seconds: float
 
@@ -69,8 +71,10 @@ def strata(
         cell = _cell(by_name[name], defense, attack, seed, registry)
         if cell is not None and cell.identity.decides == identity.decides:
             chosen = _drawn(by_seed[seed], cell, size)
-            found.append(Stratum(cell, chosen, moved, sum(r.seconds or 0.0 for r in chosen)))
-    dear: Counter[str] = Counter()
+            beside = sorted({r.trial for r in by_seed[seed] if r.trial is not None})
+            seconds = sum(r.seconds or 0.0 for r in chosen)
+            found.append(Stratum(cell, chosen, tuple(beside), moved, seconds))
+    dear: dict[str, float] = defaultdict(float)
     for each in found:
         dear[each.cell.protocol.name] += each.seconds
     return sorted(

@@ -1,13 +1,16 @@
 from benchmark.victims.anatomy import ImageAnatomy, ImageBlock
 from benchmark.victims.build import build, weights
+from benchmark.victims.inputs import layer_inputs
 from benchmark.victims.language import TextAnatomy, TextBlock, TextSettings, TextSpec, TextVictim
+from benchmark.victims.operations import operations
 from benchmark.victims.parameters import LinearLayer, ParameterSlice
 from benchmark.victims.patches import images_from_patches, to_images, to_patches
-from benchmark.victims.spec import ImageSettings, ImageSpec, Initialisation
+from benchmark.victims.spec import SIZES, ImageSettings, ImageSpec, Initialisation
 from benchmark.victims.training import Stage
 from benchmark.victims.victim import ImageVictim
 
 __all__ = [
+    "SIZES",
     "ImageAnatomy",
     "ImageBlock",
     "ImageSettings",
@@ -24,6 +27,8 @@ __all__ = [
     "TextVictim",
     "build",
     "images_from_patches",
+    "layer_inputs",
+    "operations",
     "to_images",
     "to_patches",
     "weights",

@@ -13,11 +13,12 @@ from torch import nn
 
 from benchmark.contract import Anatomy
 from benchmark.errors import NotApplicable
-from benchmark.victims.april import AprilTransformer, BlockB
-from benchmark.victims.cifar_resnet import CifarResNet
-from benchmark.victims.face_transformer import FaceTransformer
+from benchmark.victims.april import BlockB
 from benchmark.victims.parameters import ParameterSlice
 from benchmark.victims.spec import ImageSpec
+
+Network = Any
+"""A module whose attributes torch does not type."""
 
 
 @dataclass(frozen=True)
@@ -72,45 +73,8 @@ class ImageAnatomy(Anatomy):
         return self.patches + self.prefix_tokens
 
 
-def anatomy(network: nn.Module, spec: ImageSpec) -> ImageAnatomy:
-    """Return where a network keeps its parts.
-
-    Raises:
-        NotApplicable: it is none whose parts are known.
-    """
-    if isinstance(network, AprilTransformer):
-        return _april(network, spec)
-    if isinstance(network, FaceTransformer):
-        parts = _april(network, spec)
-        overlap = network.patch - network.stride
-        return replace(parts, patch=network.stride, overlap=overlap, final_norm="norm")
-    from timm.models.vision_transformer import VisionTransformer
-
-    if isinstance(network, VisionTransformer):
-        return _timm(network, spec)
-    raise NotApplicable("the parts of a Victim are not known")
-
-
-def head(network: Any) -> str:  # noqa: ANN401  (torch types no attribute)
-    """Return the prefix of a network's last linear layer.
-
-    Of a distilled DeiT's two heads, whose logits are averaged, it is the class token's.
-    """
-    if isinstance(network, CifarResNet):
-        return "linear"
-    if isinstance(network, AprilTransformer | FaceTransformer):
-        return "head"
-    classifier = network.get_classifier()
-    last = classifier[0] if isinstance(classifier, tuple) else classifier
-    return next(name for name, module in network.named_modules() if module is last)
-
-
-def _fused(name: str, width: int) -> tuple[ParameterSlice, ParameterSlice, ParameterSlice]:
-    q, k, v = (ParameterSlice(name, slice(i * width, (i + 1) * width)) for i in range(3))
-    return q, k, v
-
-
-def _april(network: Any, spec: ImageSpec) -> ImageAnatomy:  # noqa: ANN401
+def april(network: Network, spec: ImageSpec) -> ImageAnatomy:
+    """Return where a network of the APRIL paper keeps its parts."""
     width = network.head.in_features
     blocks = []
     for i, block in enumerate(network.blocks):
@@ -146,11 +110,24 @@ def _april(network: Any, spec: ImageSpec) -> ImageAnatomy:  # noqa: ANN401
     )
 
 
-def _timm(network: Any, spec: ImageSpec) -> ImageAnatomy:  # noqa: ANN401
+def face(network: Network, spec: ImageSpec) -> ImageAnatomy:
+    """Return where a Face Transformer keeps its parts."""
+    overlap = network.patch - network.stride
+    parts = april(network, spec)
+    return replace(parts, patch=network.stride, overlap=overlap, final_norm="norm")
+
+
+def timm(network: Network, spec: ImageSpec) -> ImageAnatomy:
+    """Return where a ViT or DeiT of timm keeps its parts."""
+    from timm.models.vision_transformer import VisionTransformer
+
+    is_vit = isinstance(network, VisionTransformer)
+    if not is_vit:
+        return unknown(network, spec)
     width: int = network.embed_dim
     prefix = tuple(name for name in ("cls_token", "dist_token", "reg_token") if _has(network, name))
-    unknown = not isinstance(network.norm_pre, nn.Identity) or not _has(network, "pos_embed")
-    if unknown or any(not hasattr(block.attn, "qkv") for block in network.blocks):
+    strange = not isinstance(network.norm_pre, nn.Identity) or not _has(network, "pos_embed")
+    if strange or any(not hasattr(block.attn, "qkv") for block in network.blocks):
         raise NotApplicable(f"the parts of {spec.architecture} are not known")
     blocks = []
     for i in range(len(network.blocks)):
@@ -183,6 +160,16 @@ def _timm(network: Any, spec: ImageSpec) -> ImageAnatomy:  # noqa: ANN401
         final_norm=None if isinstance(network.norm, nn.Identity) else "norm",
         head="head",
     )
+
+
+def unknown(network: Network, spec: ImageSpec) -> ImageAnatomy:
+    """Raise NotApplicable: these are no transformers of images."""
+    raise NotApplicable("the parts of a Victim are not known")
+
+
+def _fused(name: str, width: int) -> tuple[ParameterSlice, ParameterSlice, ParameterSlice]:
+    q, k, v = (ParameterSlice(name, slice(i * width, (i + 1) * width)) for i in range(3))
+    return q, k, v
 
 
 def _has(network: nn.Module, name: str) -> bool:

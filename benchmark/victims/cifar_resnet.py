@@ -102,7 +102,6 @@ def cifar_network(name: str, spec: ImageSpec, mirror: Path | None) -> CifarResNe
     if name not in _BLOCKS:
         known = ", ".join(f"cifar/{each}" for each in _BLOCKS)
         raise ProtocolError(f"no victim 'cifar/{name}'; known: {known}")
-    spec.refuse("patch", "width", "depth")
     network = CifarResNet(_BLOCKS[name], spec.channels, spec.classes)
     if spec.weights == "pretrained":
         if (spec.channels, spec.classes) != (_CHANNELS, _CLASSES):

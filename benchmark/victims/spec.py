@@ -18,6 +18,8 @@ from benchmark.errors import ProtocolError
 
 _YOUNGER = ("checkpoint", "heads", "trained_on", "epochs")
 """Keys younger than the first records; None is not written, so a digest is as it was."""
+SIZES = frozenset({"patch", "width", "depth", "heads"})
+"""The settings of size, of which an architecture takes some."""
 _CHECKPOINTS = (".safetensors", ".pth", ".pt")
 
 

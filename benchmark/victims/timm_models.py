@@ -51,6 +51,16 @@ def timm_network(name: str, spec: ImageSpec, mirror: Path | None) -> nn.Module:
     return network
 
 
+def timm_head(network: Any) -> str:  # noqa: ANN401  (torch types no attribute)
+    """Return the prefix of a timm model's last linear layer.
+
+    Of a distilled DeiT's two heads, whose logits are averaged, it is the class token's.
+    """
+    classifier = network.get_classifier()
+    last = classifier[0] if isinstance(classifier, tuple) else classifier
+    return next(name for name, module in network.named_modules() if module is last)
+
+
 def _options(name: str, spec: ImageSpec) -> dict[str, Any]:
     """Return the arguments of `timm.create_model` that a spec asks for."""
     import timm

@@ -18,9 +18,10 @@ from torch import Tensor
 
 from benchmark.contract import ImageBatch
 from benchmark.errors import BenchmarkError, DataUnavailable
+from benchmark.victims.checkpoint import replace_weights
 from benchmark.victims.pretrained import cache_folder
 from benchmark.victims.spec import ImageSettings, ImageSpec
-from benchmark.victims.victim import ImageVictim, replace_weights
+from benchmark.victims.victim import ImageVictim
 
 
 class ImageSource(Protocol):

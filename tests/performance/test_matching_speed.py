@@ -34,7 +34,7 @@ from benchmark.toolbox.matching import (
     search,
 )
 from benchmark.toolbox.matching.trace import Product
-from benchmark.toolbox.noise import gaussian, with_noise
+from benchmark.toolbox.noise import add_noise, gaussian
 from benchmark.victims import ImageSpec, Initialisation, build
 
 aten = torch.ops.aten
@@ -98,7 +98,7 @@ def observed(spec, trials, batch=1, noise=0.0):
     )
     updates = [fedsgd(victim, ImageBatch(*pair)) for pair in zip(images, labels, strict=True)]
     if noise:
-        updates = [with_noise(update, noise, gaussian, draws) for update in updates]
+        updates = [add_noise(update, noise, gaussian, draws) for update in updates]
     budget = Budget(3600, 2**40, 10**6)
     return Stack(
         [

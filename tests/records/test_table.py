@@ -40,7 +40,7 @@ def record(protocol, defense, attack, seed, trial, *, version="1", status="compl
         kind=KINDS.get(status),
         reason=None if status == "completed" else "why",
         metrics={
-            n: None if not ran or n == "lpips" and trial % 2 else draws.random() for n in names
+            n: None if not ran or (n == "lpips" and trial % 2) else draws.random() for n in names
         },
         seconds=draws.random() if ran else None,
         gradient_evaluations=trial,
@@ -108,7 +108,7 @@ def test_damaged_line_is_reported_and_all_else_is_read(results):
     assert len(found.frame) == whole
     (line,) = found.damaged
     assert line.startswith(f"{path}:10: not a record")
-    with pytest.raises(RecordError, match="oracle.jsonl:10"):
+    with pytest.raises(RecordError, match=r"oracle\.jsonl:10"):
         load_results(results)
 
 

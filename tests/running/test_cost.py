@@ -98,8 +98,10 @@ def test_search_without_a_record_is_counted_in_operations(bench, cost):
         return found.seconds
 
     once = seconds()
-    # 12 width^2 parameters, 5 tokens, two operations each, 8 passes, 100 gradients, 3 trials
-    assert once == pytest.approx(2 * 12 * 32**2 * 5 * 8 * 100 * 3 / 6e10)
+    # 4 patches of 48 colours, 12 width^2 parameters and 5 tokens, what they attend to, the head
+    products = 4 * 48 * 32 + 5 * 12 * 32**2 + 2 * 5**2 * 32 + 32 * 10
+    # two operations each, 8 passes, 100 gradients, 3 trials
+    assert once == pytest.approx(2 * products * 8 * 100 * 3 / 6e10)
     assert seconds(federation={"batch_size": 2}) == pytest.approx(2 * once)
     assert seconds(budget=SEARCH | {"gradient_evaluations": 300}) == pytest.approx(3 * once)
     assert seconds(trials=6) == pytest.approx(2 * once)

@@ -1,7 +1,5 @@
 """Labels read off updates of drawn batches, against the truth."""
 
-from itertools import combinations_with_replacement
-
 import pytest
 import torch
 from torch.nn import functional
@@ -10,7 +8,6 @@ from benchmark.contract import Budget, ImageBatch, Knowledge, Observation, Updat
 from benchmark.errors import NotApplicable, WithheldError
 from benchmark.federation import fedsgd
 from benchmark.toolbox.labels import (
-    _nearest_counts,
     check_labels,
     count_rule,
     infer_labels,
@@ -132,19 +129,6 @@ def test_counts_stand_where_the_update_is_nothing(leak):
     found = inferred(victim, zero, 5)
     likely = weights(victim)["head.bias"].topk(5).indices  # what the head says of no features
     assert torch.equal(found, likely.sort().values)
-
-
-def test_nearest_counts_are_nearest_of_all_with_their_sum(draw):
-    for _ in range(20):
-        quotas = torch.randn(3, generator=draw) * 2
-        quotas += (4 - quotas.sum()) / 3
-        every = [torch.bincount(torch.tensor(c), minlength=3) for c in _multisets(3, 4)]
-        best = min(every, key=lambda counts: float((quotas - counts).square().sum()))
-        assert _nearest_counts(quotas, 4).tolist() == best.tolist()
-
-
-def _multisets(classes, size):
-    return list(combinations_with_replacement(range(classes), size))
 
 
 def test_granted_labels_are_returned_sorted_whatever_the_update(leak):

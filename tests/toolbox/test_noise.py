@@ -5,14 +5,14 @@ import torch
 
 from benchmark.contract import Update
 from benchmark.toolbox import noise
-from benchmark.toolbox.noise import gaussian, laplacian, with_noise
+from benchmark.toolbox.noise import add_noise, gaussian, laplacian
 
 UPDATE = Update({"a": torch.full((300, 400), 2.0), "b": torch.full((50,), -3.0)})
 LAWS = [gaussian, laplacian]
 
 
 def added(scale, draw, seed=0):
-    noised = with_noise(UPDATE, scale, draw, torch.Generator().manual_seed(seed))
+    noised = add_noise(UPDATE, scale, draw, torch.Generator().manual_seed(seed))
     return Update({name: noised[name] - UPDATE[name] for name in UPDATE})
 
 
@@ -67,7 +67,7 @@ def test_draws_do_not_depend_on_the_number_of_threads(draw, monkeypatch):
 
 def test_equal_tensors_get_different_draws_and_the_update_stays_as_it_was():
     twins = Update({"a": torch.ones(100), "b": torch.ones(100)})
-    noised = with_noise(twins, 1.0, gaussian, torch.Generator())
+    noised = add_noise(twins, 1.0, gaussian, torch.Generator())
     assert list(noised) == ["a", "b"]
     assert not torch.equal(noised["a"], noised["b"])
     assert torch.equal(twins["a"], torch.ones(100))

@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmark.toolbox.closedform import least_squares, row_space
+from benchmark.toolbox.closedform import least_squares, row_space, solve_gradient
 
 sizes, seeds = st.integers(1, 30), st.integers(0, 2**32)
 
@@ -110,3 +110,22 @@ def test_row_space_draws_from_its_generator_alone():
 def test_zero_matrix_has_a_finite_row_space(draw):
     for shape in ((200, 100), (20, 10), (4, 9)):
         assert row_space(torch.zeros(shape), 4, draw).isfinite().all()
+
+
+@given(st.integers(2, 12), st.integers(0, 12), st.integers(0, 12), seeds)
+def test_nothing_is_read_out_of_the_rounding_of_a_gradient(rank, more_rows, more_columns, seed):
+    shape = (rank + 1 + more_rows, rank + 1 + more_columns)
+    matrix, basis = low_rank(*shape, rank, seed, smallest=1e-3)
+    answer = basis @ normal(rank, 2, seed=seed + 2)
+    for draw in range(3):
+        rounding = 1e-7 * normal(*shape, seed=seed + 3 + draw).clamp(-1, 1) / max(shape) ** 0.5
+        solution = solve_gradient(matrix + rounding, matrix @ answer)
+        torch.testing.assert_close(solution, answer, rtol=1e-2, atol=1e-2)
+
+
+@given(st.integers(2, 12), seeds)
+def test_a_badly_conditioned_gradient_is_solved_in_all_directions(rank, seed):
+    matrix, _ = low_rank(rank + 5, rank, rank, seed, smallest=1e-5)
+    answer = normal(rank, 2, seed=seed + 2)
+    solution = solve_gradient(matrix, matrix @ answer)
+    torch.testing.assert_close(solution, answer, rtol=1e-6, atol=1e-6)

@@ -81,7 +81,7 @@ def test_tracer_takes_a_whole_stack_apart_as_autograd_would(victim, draw):
         loss = functional.cross_entropy(victim.network(images[trial]), labels[trial])
         wanted = torch.autograd.grad(loss, list(victim.weights().values()))
         for (name, one), gradient in zip(victim.weights().items(), wanted, strict=True):
-            formed = found[name].formed() if isinstance(found[name], Product) else found[name]
+            formed = found[name].form() if isinstance(found[name], Product) else found[name]
             torch.testing.assert_close(
                 formed[trial].view_as(one), gradient, rtol=1e-3, atol=1e-5, msg=name
             )
@@ -128,7 +128,7 @@ def test_victim_crosses_into_the_sandbox(victim, images, tmp_path):
         ({"heads": 5}, "5 heads 24"),
         ({"weights": "pretrained"}, "face_transformer has no pretrained weights; wanted random"),
         ({"architecture": "april_b", "size": 18, "width": 24}, "takes no heads; got heads 3"),
-        ({"architecture": "cifar/resnet20"}, "takes no heads; got heads 3"),
+        ({"architecture": "cifar/resnet20", "depth": None}, "takes no heads; got heads 3"),
     ],
 )
 def test_setting_that_does_not_fit_is_refused_in_one_line(make_victim, change, said):

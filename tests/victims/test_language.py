@@ -1,17 +1,21 @@
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
+from pydantic import ValidationError
 from safetensors.torch import save_file
 from torch.nn import functional
 
 from benchmark.contract import TextBatch
 from benchmark.errors import DataUnavailable, ProtocolError
 from benchmark.seeds import generator
-from benchmark.victims import TextSpec, build, weights
+from benchmark.victims import TextSpec, build, operations, weights
+from benchmark.victims.language.architectures import ARCHITECTURES
 from benchmark.victims.language.network import sinusoids
 
-TINY = {"width": 16, "depth": 2, "heads": 4, "mlp": 24, "vocabulary": 60, "length": 12}
+WORDS = {"vocabulary": 60, "length": 12}
+TINY = {"width": 16, "depth": 2, "heads": 4, "mlp": 24, **WORDS}
 NAMES = ["transformer3", "gpt2", "bert_base"]
 
 
@@ -62,12 +66,17 @@ def test_transformer3_is_the_papers_of_eleven_million_parameters():
     [("gpt2", 50257, 1024, 124_439_808), ("bert_base", 30522, 512, 109_514_298)],
 )
 def test_the_librarys_models_have_their_papers_sizes(name, vocabulary, length, count):
-    from benchmark.victims.language import transformers_models as models
-
+    kind = spec(name, vocabulary=vocabulary, length=length).kind
+    assert (kind.vocabulary, kind.positions) == (vocabulary, length)
     with torch.device("meta"):  # sizes alone, nothing is drawn
-        network = getattr(models, name)(spec(name, vocabulary=vocabulary, length=length), None)
+        network = kind.network(spec(name, vocabulary=vocabulary, length=length), None)
         network.tie_weights()
     assert sum(tensor.numel() for tensor in network.parameters()) == count
+
+
+def test_a_model_that_is_not_in_the_table_is_refused_by_name():
+    with pytest.raises(ValidationError, match="no language model 'gpt5'; known: transformer3"):
+        spec("gpt5")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -228,3 +237,18 @@ def test_absent_weights_are_unavailable_with_the_command_that_gets_them(trained,
     with pytest.raises(DataUnavailable, match=r"hf download .*model\.safetensors") as missing:
         build(asked, generator(0), tmp_path)
     assert missing.value.tried[0] == str(folder)
+
+
+def test_a_language_model_is_one_entry_of_the_table(monkeypatch, tmp_path):
+    known = ARCHITECTURES["transformer3"]
+    other = replace(known, masked=True, start=0.5, trained=("toy", "no/repository"))
+    monkeypatch.setitem(ARCHITECTURES, "toy", other)
+    with pytest.raises(ProtocolError, match="toy guesses masked tokens"):
+        make("toy")
+    with pytest.raises(DataUnavailable, match="hf download no/repository"):
+        build(spec("toy", mask_token=5, weights="pretrained", **WORDS), generator(0), tmp_path)
+    victim = make("toy", mask_token=5, position="sinusoidal")
+    assert victim.masked
+    assert victim.anatomy.masked
+    assert weights(victim)[victim.anatomy.position].abs().max() == 0.5
+    assert operations(victim.spec) == operations(spec("transformer3", **TINY))

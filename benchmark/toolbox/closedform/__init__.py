@@ -4,7 +4,7 @@ from benchmark.toolbox.closedform.forms import (
     patches_from_span,
     tokens_from_attention,
 )
-from benchmark.toolbox.closedform.solve import least_squares, row_space
+from benchmark.toolbox.closedform.solve import least_squares, row_space, solve_gradient
 
 __all__ = [
     "least_squares",
@@ -12,5 +12,6 @@ __all__ = [
     "patches_from_positions",
     "patches_from_span",
     "row_space",
+    "solve_gradient",
     "tokens_from_attention",
 ]

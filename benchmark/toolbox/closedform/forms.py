@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from benchmark.toolbox.closedform.solve import exact, least_squares, row_space
+from benchmark.toolbox.closedform.solve import exact, least_squares, row_space, solve_gradient
 
 
 def patches_from_positions(position_gradient: Tensor, embedding_gradient: Tensor) -> Tensor:
@@ -24,7 +24,7 @@ def patches_from_positions(position_gradient: Tensor, embedding_gradient: Tensor
         position_gradient: (patches, width), the rows of the patches alone.
         embedding_gradient: (width, pixels), of the patch embedding's weight.
     """
-    return least_squares(position_gradient.T, embedding_gradient)
+    return solve_gradient(position_gradient.T, embedding_gradient)
 
 
 def tokens_from_attention(
@@ -41,7 +41,7 @@ def tokens_from_attention(
         gradients: of the same, each (width, width).
     """
     products = (exact(w).T @ exact(g) for w, g in zip(weights, gradients, strict=True))
-    return least_squares(input_gradient.T, torch.stack(list(products)).sum(0))
+    return solve_gradient(input_gradient.T, torch.stack(list(products)).sum(0))
 
 
 def patches_from_embeddings(embeddings: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

@@ -4,15 +4,21 @@ from benchmark.toolbox.matching.ghost import Target
 from benchmark.toolbox.matching.loop import search
 from benchmark.toolbox.matching.objectives import (
     AbsoluteDistance,
-    Cosine,
+    CosineDistance,
     Distance,
     Objective,
     SquaredDistance,
     Sum,
 )
 from benchmark.toolbox.matching.optimisers import LBFGS, Adam, Optimiser
-from benchmark.toolbox.matching.schedules import After, Constant, Linear, Schedule, Steps, Warmup
-from benchmark.toolbox.matching.schedules import Cosine as CosineDecay
+from benchmark.toolbox.matching.schedules import (
+    After,
+    Constant,
+    CosineDecay,
+    Schedule,
+    Steps,
+    Warmup,
+)
 from benchmark.toolbox.matching.search import Prior, Registration, Search, Term
 from benchmark.toolbox.matching.trace import Tracer
 
@@ -22,10 +28,9 @@ __all__ = [
     "Adam",
     "After",
     "Constant",
-    "Cosine",
     "CosineDecay",
+    "CosineDistance",
     "Distance",
-    "Linear",
     "Objective",
     "Optimiser",
     "Prior",

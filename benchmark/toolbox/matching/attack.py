@@ -12,7 +12,7 @@ from benchmark.errors import NotApplicable
 from benchmark.toolbox.labels import check_labels, infer_labels
 from benchmark.toolbox.matching.loop import search
 from benchmark.toolbox.matching.search import Search
-from benchmark.toolbox.matching.text import check_text, words_told
+from benchmark.toolbox.matching.text import check_text, words_from_update
 from benchmark.victims import TextVictim
 
 
@@ -34,7 +34,7 @@ class SearchAttack(Attack):
 
         One an image, (batch,); of text the words among which they are, (batch * length,).
         """
-        return words_told(seen) if _is_text(seen) else infer_labels(seen)
+        return words_from_update(seen) if _is_text(seen) else infer_labels(seen)
 
     def matched(self, seen: Observation) -> frozenset[str]:
         """Return the names of the parameters to match; of text, all but the tokens' table."""

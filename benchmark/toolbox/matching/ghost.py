@@ -19,9 +19,15 @@ from torch import Tensor
 
 from benchmark.contract import Update
 from benchmark.toolbox.matching.absolute import absolute_distance
-from benchmark.toolbox.matching.gradients import Gradient, Lookup, Product, Trace, flat
-from benchmark.toolbox.matching.products import LowRank, Seen, of_product, of_vectors, total
-from benchmark.toolbox.matching.rank import low_rank
+from benchmark.toolbox.matching.gradients import EmbeddingLookup, Gradient, Product, Trace, flatten
+from benchmark.toolbox.matching.products import (
+    LowRank,
+    Seen,
+    compare_products,
+    compare_vectors,
+    total,
+)
+from benchmark.toolbox.matching.rank import decompose_all
 
 _SMALL = 2**16
 """Entries of a matrix up to which the updates are stacked: one call, not one a trial."""
@@ -71,7 +77,7 @@ class Target:
                 continue
             if gradients[0].numel() <= _SMALL:
                 self._small[name] = torch.stack(gradients).flatten(2)
-            if (low := low_rank([g.flatten(1) for g in gradients])) is not None:
+            if (low := decompose_all([g.flatten(1) for g in gradients])) is not None:
                 self._low[name] = low
 
     def __len__(self) -> int:
@@ -97,10 +103,10 @@ class Target:
 
     def products(self, trace: Trace, name: str) -> Products:
         """Return the norms and the inner product of one parameter's gradients, (trials,)."""
-        _, found = self.compared(trace, [name])
+        _, found = self.compare(trace, [name])
         return Products(found.dummy[0], found.inner[0], found.seen[0])
 
-    def compared(self, trace: Trace, names: Sequence[str]) -> tuple[list[str], Products]:
+    def compare(self, trace: Trace, names: Sequence[str]) -> tuple[list[str], Products]:
         """Return norms and inner products of some parameters, and their names in that order.
 
         Vectors come first: all of them are one operation.
@@ -111,7 +117,9 @@ class Target:
         }
         tables = []
         if vectors:
-            tables.append(of_vectors(list(vectors.values()), *self._side_by_side(tuple(vectors))))
+            tables.append(
+                compare_vectors(list(vectors.values()), *self._side_by_side(tuple(vectors)))
+            )
         others = [name for name in names if name not in vectors]
         if others:
             pairs = [self._pair(gradients[name], name) for name in others]
@@ -127,7 +135,7 @@ class Target:
         if isinstance(gradient, Product):
             seen = [update[name].flatten(1) for update in self._updates]
             return absolute_distance(gradient.inputs, gradient.outputs, seen)
-        return total((flat(gradient) - self._whole(name)).abs())
+        return total((flatten(gradient) - self._whole(name)).abs())
 
     def _whole(self, name: str) -> Tensor:
         if name in self._vectors:
@@ -154,8 +162,8 @@ class Target:
         """Return |G'|^2 and <G, G'> of one parameter, each (trials,) float64."""
         if isinstance(gradient, Product):
             low, seen = self._low.get(name), self._matrices(name)
-            return of_product(gradient.inputs, gradient.outputs, seen, low)
-        if isinstance(gradient, Lookup):
+            return compare_products(gradient.inputs, gradient.outputs, seen, low)
+        if isinstance(gradient, EmbeddingLookup):
             same = gradient.ids[:, :, None] == gradient.ids[:, None, :]
             taken = zip(self._updates, gradient.ids, strict=True)
             seen_rows = torch.stack([update[name][ids] for update, ids in taken])

@@ -21,13 +21,13 @@ class Product:
     inputs: Tensor
     outputs: Tensor
 
-    def formed(self) -> Tensor:
+    def form(self) -> Tensor:
         """Return the gradients themselves, (trials, out, in)."""
         return self.outputs.mT @ self.inputs
 
 
 @dataclass(frozen=True)
-class Lookup:
+class EmbeddingLookup:
     """The gradient of an embedding table: row `ids[t]` gathers `outputs[t]`.
 
     Attributes:
@@ -40,14 +40,14 @@ class Lookup:
     outputs: Tensor
     rows: int
 
-    def formed(self) -> Tensor:
+    def form(self) -> Tensor:
         """Return the gradients themselves, (trials, rows, width)."""
         trials, _, width = self.outputs.shape
         table = self.outputs.new_zeros(trials, self.rows, width)
         return table.scatter_add(1, self.ids[..., None].expand_as(self.outputs), self.outputs)
 
 
-Gradient = Product | Lookup | Tensor
+Gradient = Product | EmbeddingLookup | Tensor
 """A parameter's gradient; a Tensor is (trials, numel), formed."""
 
 
@@ -64,12 +64,12 @@ class Trace:
     gradients: Mapping[str, Gradient]
 
 
-def flat(gradient: Gradient) -> Tensor:
+def flatten(gradient: Gradient) -> Tensor:
     """Return the gradients themselves, (trials, numel)."""
-    return gradient if isinstance(gradient, Tensor) else gradient.formed().flatten(1)
+    return gradient if isinstance(gradient, Tensor) else gradient.form().flatten(1)
 
 
-def nothing(parameter: Tensor, trials: int) -> Gradient:
+def make_empty(parameter: Tensor, trials: int) -> Gradient:
     """Return the gradient of a parameter that was not read: a product over no tokens, or zeros."""
     if parameter.ndim < 2 or parameter.shape[0] == 1:
         return parameter.new_zeros(trials, parameter.numel())
@@ -86,17 +86,17 @@ def accumulate(gradients: dict[str, Gradient], name: str, more: Gradient) -> Non
         gradients[name] = Product(
             torch.cat([there.inputs, more.inputs], 1), torch.cat([there.outputs, more.outputs], 1)
         )
-    elif isinstance(there, Lookup) and isinstance(more, Lookup):
-        gradients[name] = Lookup(
+    elif isinstance(there, EmbeddingLookup) and isinstance(more, EmbeddingLookup):
+        gradients[name] = EmbeddingLookup(
             torch.cat([there.ids, more.ids], 1),
             torch.cat([there.outputs, more.outputs], 1),
             there.rows,
         )
     else:
-        gradients[name] = flat(there) + flat(more)
+        gradients[name] = flatten(there) + flatten(more)
 
 
-def joined(alone: list[Gradient]) -> Gradient:
+def join(alone: list[Gradient]) -> Gradient:
     """Join one parameter's gradients of trials traced alone."""
     first = alone[0]
     if isinstance(first, Tensor):
@@ -105,6 +105,6 @@ def joined(alone: list[Gradient]) -> Gradient:
         products = [one for one in alone if isinstance(one, Product)]
         inputs = torch.cat([one.inputs for one in products])
         return Product(inputs, torch.cat([one.outputs for one in products]))
-    lookups = [one for one in alone if isinstance(one, Lookup)]
+    lookups = [one for one in alone if isinstance(one, EmbeddingLookup)]
     ids = torch.cat([one.ids for one in lookups])
-    return Lookup(ids, torch.cat([one.outputs for one in lookups]), first.rows)
+    return EmbeddingLookup(ids, torch.cat([one.outputs for one in lookups]), first.rows)

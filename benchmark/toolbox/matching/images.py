@@ -16,7 +16,7 @@ from benchmark.victims import ImageVictim
 
 
 @dataclass(frozen=True)
-class Images:
+class ImageUnknowns:
     """A row is (batch * channel * height * width [+ batch * classes],); see `Unknowns`.
 
     Attributes:
@@ -30,9 +30,9 @@ class Images:
     searched: bool
 
     @staticmethod
-    def of(seen: Observation, *, searched: bool) -> Images:
+    def of(seen: Observation, *, searched: bool) -> ImageUnknowns:
         """Return the unknown images of a trial."""
-        return Images(ImageVictim.of(seen.model), seen.batch_size, searched)
+        return ImageUnknowns(ImageVictim.of(seen.model), seen.batch_size, searched)
 
     @property
     def numel(self) -> int:

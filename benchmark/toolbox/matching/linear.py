@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from benchmark.toolbox.matching.living import living, spread, taken
+from benchmark.toolbox.matching.sparse_rows import gather_rows, nonzero_rows, scatter_rows
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -39,12 +39,12 @@ class _Linear(torch.autograd.Function):
 class _LinearBackward(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, gradient: Tensor, weight: Tensor) -> Tensor:  # noqa: ANN401
-        alive = living(gradient)
+        alive = nonzero_rows(gradient)
         ctx.save_for_backward(weight, alive)
-        return spread(alive, taken(alive, gradient) @ weight, gradient)
+        return scatter_rows(alive, gather_rows(alive, gradient) @ weight, gradient)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, by: Tensor) -> tuple[Tensor, None]:  # noqa: ANN401
         weight, alive = ctx.saved_tensors
-        return spread(alive, taken(alive, by) @ weight.mT, by), None
+        return scatter_rows(alive, gather_rows(alive, by) @ weight.mT, by), None

@@ -21,7 +21,7 @@ from benchmark.toolbox.matching.schedules import Constant
 from benchmark.toolbox.matching.search import Search
 from benchmark.toolbox.matching.trace import Tracer
 from benchmark.toolbox.matching.unknowns import Unknowns, unknowns
-from benchmark.toolbox.priors import registered
+from benchmark.toolbox.priors import register
 
 _SPARE = 2.0
 """A step's peak memory over what its graph saves: gradients under way, the optimiser's state."""
@@ -76,7 +76,7 @@ def search(
             answers[place] = replace(sought.blank(), failure=failure)
     places = list(due)
     while places:
-        fits = _fitting(due[places[0]], plan, tracer, sought) if len(places) > 1 else 1
+        fits = _count_fitting(due[places[0]], plan, tracer, sought) if len(places) > 1 else 1
         chunk, places = places[:fits], places[fits:]
         found = _advance([due[place] for place in chunk], plan, tracer, sought)
         answers |= zip(chunk, found, strict=True)
@@ -88,8 +88,8 @@ def _advance(
 ) -> list[Reconstruction]:
     """Run the searches of some trials together, from start to end."""
     owners = [trial for trial in trials for _ in range(plan.restarts)]
-    problem = _problem(owners, plan, tracer, sought)
-    values = plan.start * torch.stack([_normal(owner, sought.numel) for owner in owners])
+    problem = _make_problem(owners, plan, tracer, sought)
+    values = plan.start * torch.stack([_draw_normal(owner, sought.numel) for owner in owners])
     values = values.to(next(tracer.network.parameters()))
     rows = Rows(values)
     state = plan.optimiser.start(values)
@@ -97,10 +97,10 @@ def _advance(
     steps = plan.steps if plan.objective is None else min(plan.steps, granted)
     for step in range(steps):
         problem.progress = step / steps
-        _register(problem, values, rows.running // plan.restarts, step)
+        _renew_consensus(problem, values, rows.running // plan.restarts, step)
         rate = values.new_full((len(values),), plan.rate * plan.schedule(problem.progress))
         moved, losses, stopped = state.step(values, problem.evaluate, rate)
-        values = _perturbed(moved, problem, [owners[i] for i in rows.running.tolist()], rate)
+        values = _perturb(moved, problem, [owners[i] for i in rows.running.tolist()], rate)
         broken = ~(losses.isfinite() & values.isfinite().all(1))
         spent_up = problem.spent + plan.optimiser.most > granted
         ending = broken | stopped | (spent_up if plan.objective is not None else broken)
@@ -115,10 +115,12 @@ def _advance(
                 break
             values, problem = values[kept], problem.keep(kept)
             state.keep(kept)
-    return [_answer(problem, rows, i, trial) for i, trial in enumerate(trials)]
+    return [_choose_answer(problem, rows, i, trial) for i, trial in enumerate(trials)]
 
 
-def _problem(owners: Sequence[_Trial], plan: Search, tracer: Tracer, sought: Unknowns) -> Problem:
+def _make_problem(
+    owners: Sequence[_Trial], plan: Search, tracer: Tracer, sought: Unknowns
+) -> Problem:
     """Return the problem of rows that belong to these trials."""
     device = next(tracer.network.parameters()).device
     given = [owner.labels for owner in owners if owner.labels is not None]
@@ -133,14 +135,14 @@ def _problem(owners: Sequence[_Trial], plan: Search, tracer: Tracer, sought: Unk
     )
 
 
-def _fitting(trial: _Trial, plan: Search, tracer: Tracer, sought: Unknowns) -> int:
+def _count_fitting(trial: _Trial, plan: Search, tracer: Tracer, sought: Unknowns) -> int:
     """Return how many trials advance together in the memory one trial is granted.
 
     What the graph of one row saves is counted by running it once, at zero, with every term: those
     that join later must fit, too.
     """
     terms = tuple(replace(term, schedule=Constant()) for term in plan.terms)
-    problem = _problem([trial], replace(plan, terms=terms), tracer, sought)
+    problem = _make_problem([trial], replace(plan, terms=terms), tracer, sought)
     saved: dict[int, int] = {}
 
     def count(tensor: Tensor) -> Tensor:
@@ -159,7 +161,7 @@ def _fitting(trial: _Trial, plan: Search, tracer: Tracer, sought: Unknowns) -> i
     return max(1, int(trial.seen.budget.memory_bytes / (_SPARE * size * plan.restarts)))
 
 
-def _register(problem: Problem, values: Tensor, owners: Tensor, step: int) -> None:
+def _renew_consensus(problem: Problem, values: Tensor, owners: Tensor, step: int) -> None:
     """Renew the consensus of each trial's restarts, where it is due."""
     plan = problem.plan.registration
     if plan is None or problem.progress < plan.after or step % plan.every:
@@ -168,15 +170,15 @@ def _register(problem: Problem, values: Tensor, owners: Tensor, step: int) -> No
     problem.consensus = torch.empty_like(images)
     for owner in sorted(set(owners.tolist())):
         mine = (owners == owner).to(images.device)
-        agreed = [registered(images[mine, i], plan.align) for i in range(images.shape[1])]
+        agreed = [register(images[mine, i], plan.align) for i in range(images.shape[1])]
         problem.consensus[mine] = torch.stack(agreed)
 
 
-def _perturbed(values: Tensor, problem: Problem, owners: Sequence[_Trial], rate: Tensor) -> Tensor:
+def _perturb(values: Tensor, problem: Problem, owners: Sequence[_Trial], rate: Tensor) -> Tensor:
     """Return values after a step's noise, with inputs kept in bounds where the plan says so."""
     plan, sought = problem.plan, problem.unknowns
     if plan.noise:
-        draws = torch.stack([_normal(owner, sought.numel) for owner in owners])
+        draws = torch.stack([_draw_normal(owner, sought.numel) for owner in owners])
         values = values + plan.noise * rate[:, None] * draws.to(values)
     if plan.clamp:
         values = values.clone()
@@ -184,7 +186,7 @@ def _perturbed(values: Tensor, problem: Problem, owners: Sequence[_Trial], rate:
     return values
 
 
-def _answer(problem: Problem, rows: Rows, index: int, trial: _Trial) -> Reconstruction:
+def _choose_answer(problem: Problem, rows: Rows, index: int, trial: _Trial) -> Reconstruction:
     """Return the restart with the least loss; the truth has no say."""
     restarts = problem.plan.restarts
     mine = slice(index * restarts, (index + 1) * restarts)
@@ -196,5 +198,5 @@ def _answer(problem: Problem, rows: Rows, index: int, trial: _Trial) -> Reconstr
     )
 
 
-def _normal(trial: _Trial, numel: int) -> Tensor:
+def _draw_normal(trial: _Trial, numel: int) -> Tensor:
     return torch.randn(numel, generator=trial.seen.generator)

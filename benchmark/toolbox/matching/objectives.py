@@ -29,7 +29,7 @@ class SquaredDistance:
 
     def __call__(self, trace: Trace, target: Target) -> Tensor:
         """Return the distance of each trial, (trials,) float64."""
-        factors, found = _weighed(trace, target, self.weights)
+        factors, found = _weigh(trace, target, self.weights)
         return (factors * found.squared_distance).sum(0)
 
 
@@ -41,12 +41,12 @@ class Distance:
 
     def __call__(self, trace: Trace, target: Target) -> Tensor:
         """Return the distance of each trial, (trials,) float64."""
-        factors, found = _weighed(trace, target, self.weights)
+        factors, found = _weigh(trace, target, self.weights)
         return (factors * _root(found.squared_distance, found.seen)).sum(0)
 
 
 @dataclass(frozen=True)
-class Cosine:
+class CosineDistance:
     """One minus the cosine of G' and G (Inverting Gradients, Geiping et al., 2020, eq. 4).
 
     Attributes:
@@ -60,7 +60,7 @@ class Cosine:
     def __call__(self, trace: Trace, target: Target) -> Tensor:
         """Return the distance of each trial, (trials,) float64, in [0, 2]."""
         chosen = [n for n in target.names if self.names is None or n in self.names]
-        _, found = target.compared(trace, chosen)
+        _, found = target.compare(trace, chosen)
         if self.over == "each":
             return _off(found).mean(0)
         return _off(Products(found.dummy.sum(0), found.inner.sum(0), found.seen.sum(0)))
@@ -96,14 +96,14 @@ def _factors(names: Iterable[str], weights: Weights | None) -> dict[str, float]:
     return {name: factor for name, factor in factors.items() if factor}
 
 
-def _weighed(
+def _weigh(
     trace: Trace, target: Target, weights: Weights | None
 ) -> tuple[Tensor | float, Products]:
     """Return factors (parameters, 1), and products (parameters, trials), of those that count."""
     if weights is None:
-        return 1.0, target.compared(trace, target.names)[1]
+        return 1.0, target.compare(trace, target.names)[1]
     factors = _factors(target.names, weights)
-    order, found = target.compared(trace, list(factors))
+    order, found = target.compare(trace, list(factors))
     return found.seen.new_tensor([factors[name] for name in order])[:, None], found
 
 

@@ -21,7 +21,7 @@ _DECREASE = 1e-4  # Wolfe's constants as in Nocedal and Wright (2006), section 3
 _CURVATURE = 0.9
 
 
-class State(Protocol):
+class OptimiserState(Protocol):
     """What an optimiser knows of the trials that still run."""
 
     def step(
@@ -54,7 +54,7 @@ class Optimiser(Protocol):
         """Most evaluations of a step."""
         ...
 
-    def start(self, values: Tensor) -> State:
+    def start(self, values: Tensor) -> OptimiserState:
         """Return the state before the first step at values (trials, numel)."""
         ...
 

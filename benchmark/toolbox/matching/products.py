@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from benchmark.toolbox.matching.living import living
+from benchmark.toolbox.matching.sparse_rows import nonzero_rows
 
 Seen = Tensor | Sequence[Tensor]
 """Observed gradients, (trials, out, in), or one a trial: a stack of large ones would be a copy."""
@@ -33,7 +33,7 @@ def total(terms: Tensor) -> Tensor:
     return terms.flatten(1).sum(1, dtype=torch.float64)
 
 
-def of_product(
+def compare_products(
     inputs: Tensor, outputs: Tensor, seen: Seen, low: LowRank | None
 ) -> tuple[Tensor, Tensor]:
     """Return |G'|^2 and <G, G'> of G' = outputs.mT @ inputs, each (trials,) float64.
@@ -44,7 +44,7 @@ def of_product(
         seen: G; no gradient flows to it.
         low: the same, decomposed, where it is of low rank.
     """
-    if (alive := living(outputs)) is not None:
+    if (alive := nonzero_rows(outputs)) is not None:
         tokens = torch.unique(alive % outputs.shape[1])
         inputs, outputs = (side.index_select(1, tokens) for side in (inputs, outputs))
     (count, ins), out = inputs.shape[1:], outputs.shape[2]
@@ -59,7 +59,7 @@ def of_product(
     return found
 
 
-def of_vectors(dummy: Sequence[Tensor], seen: Tensor, owners: Tensor) -> tuple[Tensor, Tensor]:
+def compare_vectors(dummy: Sequence[Tensor], seen: Tensor, owners: Tensor) -> tuple[Tensor, Tensor]:
     """Return |v'|^2 and <v, v'> of every vector, each (vectors, trials) float64.
 
     Args:

@@ -16,11 +16,11 @@ _SKETCH = 32
 """Rank tried first; doubled until it is enough."""
 
 
-def low_rank(gradients: Sequence[Tensor]) -> LowRank | None:
+def decompose_all(gradients: Sequence[Tensor]) -> LowRank | None:
     """Decompose one parameter's observed gradients; None where one is not of low rank."""
     pairs = []
     for gradient in gradients:
-        pair = decomposed(gradient)
+        pair = decompose(gradient)
         if pair is None:
             return None
         pairs.append(pair)
@@ -32,7 +32,7 @@ def low_rank(gradients: Sequence[Tensor]) -> LowRank | None:
     return LowRank(left, right)
 
 
-def decomposed(gradient: Tensor) -> tuple[Tensor, Tensor] | None:
+def decompose(gradient: Tensor) -> tuple[Tensor, Tensor] | None:
     """Return (out, rank) and (in, rank) whose product is the gradient to rounding, or None.
 
     A sketch that is large enough finds the whole row space; what it misses says whether it was, and

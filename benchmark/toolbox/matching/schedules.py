@@ -46,18 +46,7 @@ class After:
 
 
 @dataclass(frozen=True)
-class Linear:
-    """The factor falls from 1 to `to` along a line."""
-
-    to: float = 0.0
-
-    def __call__(self, progress: float) -> float:
-        """Return the factor at a progress in [0, 1)."""
-        return 1 - (1 - self.to) * progress
-
-
-@dataclass(frozen=True)
-class Cosine:
+class CosineDecay:
     """The factor falls from 1 to `to` along half a cosine (Loshchilov and Hutter, 2017)."""
 
     to: float = 0.0

@@ -42,7 +42,7 @@ class Registration:
         weight: of the squared distance to the consensus.
         every: steps between two registrations.
         after: progress before which restarts go their own ways.
-        align: how an image may move; see `priors.registered`.
+        align: how an image may move; see `priors.register`.
         squared: whether the distance is squared.
     """
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from benchmark.toolbox.matching.living import living, spread, taken
+from benchmark.toolbox.matching.sparse_rows import gather_rows, nonzero_rows, scatter_rows
 
 
 def gelu(x: Tensor) -> Tensor:
@@ -35,19 +35,19 @@ class _Gelu(torch.autograd.Function):
 class _GeluBackward(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, gradient: Tensor, x: Tensor) -> Tensor:  # noqa: ANN401
-        alive = living(gradient)
-        gradients, rows = taken(alive, gradient), taken(alive, x)
+        alive = nonzero_rows(gradient)
+        gradients, rows = gather_rows(alive, gradient), gather_rows(alive, x)
         ctx.save_for_backward(gradients, rows, alive)
-        return spread(alive, torch.ops.aten.gelu_backward(gradients, rows), x)
+        return scatter_rows(alive, torch.ops.aten.gelu_backward(gradients, rows), x)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, by: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ANN401
         gradients, rows, alive = ctx.saved_tensors
-        bys = taken(alive, by)
+        bys = gather_rows(alive, by)
         square = rows.square()
         density = square.mul(-0.5).exp_().mul_(1 / math.sqrt(2 * math.pi))
         second = square.neg_().add_(2).mul_(density)  # gelu'' = density(x) (2 - x^2)
         by_gradients = torch.ops.aten.gelu_backward(bys, rows)
         by_rows = second.mul_(gradients).mul_(bys)
-        return spread(alive, by_gradients, by), spread(alive, by_rows, by)
+        return scatter_rows(alive, by_gradients, by), scatter_rows(alive, by_rows, by)

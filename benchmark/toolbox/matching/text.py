@@ -1,4 +1,4 @@
-"""Text as unknowns: the tokens' embeddings, and which word is predicted where.
+"""TextUnknowns as unknowns: the tokens' embeddings, and which word is predicted where.
 
 Embeddings are searched in the units of the victim's own table, (embedding - mean) / deviation, so
 that a start and a learning rate mean what they mean for normalised images. Tokens are the nearest
@@ -28,7 +28,7 @@ from benchmark.victims import TextVictim
 
 
 @dataclass(frozen=True)
-class Text:
+class TextUnknowns:
     """A row is (batch * length * width + predicted * labels,); see `Unknowns`.
 
     There are batch * (length - 1) predicted places. What may stand there is the vocabulary, or the
@@ -53,7 +53,7 @@ class Text:
     deviation: Tensor
 
     @staticmethod
-    def of(seen: Observation, *, searched: bool) -> Text:
+    def of(seen: Observation, *, searched: bool) -> TextUnknowns:
         """Return the unknown text of a trial."""
         victim = TextVictim.of(seen.model)
         with torch.no_grad():
@@ -61,7 +61,7 @@ class Text:
             table = victim.embed(everything[None])[0]
         mean = table.mean(0)
         spread = (table - mean).std()
-        return Text(victim, seen.batch_size, seen.length, searched, table, mean, spread)
+        return TextUnknowns(victim, seen.batch_size, seen.length, searched, table, mean, spread)
 
     @property
     def numel(self) -> int:
@@ -128,7 +128,7 @@ class Text:
         return (logits.logsumexp(3) - (chance * found).sum(3)).flatten(1).mean(1)
 
 
-def words_told(seen: Observation) -> Tensor:
+def words_from_update(seen: Observation) -> Tensor:
     """Return the words of one trial, (batch * length,) int64, ascending, as the update tells."""
     count = seen.batch_size * seen.length
     return bag(seen.update, seen.model, count, sequences=seen.batch_size)

@@ -15,17 +15,17 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from benchmark.toolbox.matching.gradients import (
+    EmbeddingLookup,
     Gradient,
-    Lookup,
     Product,
     Trace,
     accumulate,
-    joined,
-    nothing,
+    join,
+    make_empty,
 )
 from benchmark.toolbox.matching.watch import Watch
 
-__all__ = ["Gradient", "Lookup", "Loss", "Product", "Trace", "Tracer"]
+__all__ = ["EmbeddingLookup", "Gradient", "Loss", "Product", "Trace", "Tracer"]
 
 Loss = Callable[[Tensor, slice], Tensor]
 """Logits (trials * batch, ...) and which trials they are of -> one loss a trial, (trials,)."""
@@ -79,9 +79,7 @@ class Tracer:
         if self.together:
             return self._traced(images, loss, slice(0, len(images)))
         alone = [self._traced(images[i : i + 1], loss, slice(i, i + 1)) for i in range(len(images))]
-        gradients = {
-            name: joined([t.gradients[name] for t in alone]) for name in alone[0].gradients
-        }
+        gradients = {name: join([t.gradients[name] for t in alone]) for name in alone[0].gradients}
         return Trace(torch.cat([trace.losses for trace in alone]), gradients)
 
     def _traced(self, images: Tensor, loss: Loss, which: slice) -> Trace:
@@ -115,7 +113,7 @@ class Tracer:
                     accumulate(gradients, name, make(outputs))
         for name, parameter in self._layered.items():
             if name not in gradients:
-                gradients[name] = nothing(parameter.detach(), trials)
+                gradients[name] = make_empty(parameter.detach(), trials)
         return Trace(losses, gradients)
 
 

@@ -8,9 +8,9 @@ from typing import Protocol
 from torch import Tensor
 
 from benchmark.contract import Observation, Reconstruction
-from benchmark.toolbox.matching.images import Images
+from benchmark.toolbox.matching.images import ImageUnknowns
 from benchmark.toolbox.matching.search import Search
-from benchmark.toolbox.matching.text import Text
+from benchmark.toolbox.matching.text import TextUnknowns
 from benchmark.toolbox.matching.trace import Loss
 from benchmark.victims import ImageVictim, TextVictim
 
@@ -57,5 +57,5 @@ class Unknowns(Protocol):
 
 def unknowns(seen: Observation, plan: Search) -> Unknowns:
     """Return what is unknown of any trial of a stack: the images, or the text."""
-    kind = Text if seen.model.track == "text" else Images
+    kind = TextUnknowns if seen.model.track == "text" else ImageUnknowns
     return kind.of(seen, searched=plan.labels == "searched")

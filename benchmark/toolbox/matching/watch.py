@@ -16,7 +16,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from benchmark.errors import NotApplicable
-from benchmark.toolbox.matching.gradients import Gradient, Lookup, Product
+from benchmark.toolbox.matching.gradients import EmbeddingLookup, Gradient, Product
 from benchmark.toolbox.matching.linear import linear
 from benchmark.toolbox.matching.smooth import gelu
 
@@ -174,10 +174,10 @@ def _embedding(
         ids, written = ids.expand(shape), written.expand(*shape, -1)
     ids = ids.reshape(watch.trials, -1)
 
-    def lookup(outputs: Tensor) -> Lookup:
+    def lookup(outputs: Tensor) -> EmbeddingLookup:
         if padding_idx is not None:
             outputs = outputs * (ids != padding_idx % len(table))[..., None]
-        return Lookup(ids, outputs, len(table))
+        return EmbeddingLookup(ids, outputs, len(table))
 
     return watch.keep(written, (table, lookup))
 

@@ -4,12 +4,12 @@ from benchmark.toolbox.priors.images import (
     PatchBoundary,
     TotalVariation,
 )
-from benchmark.toolbox.priors.registration import registered
+from benchmark.toolbox.priors.registration import register
 
 __all__ = [
     "BatchNormStatistics",
     "EuclideanNorm",
     "PatchBoundary",
     "TotalVariation",
-    "registered",
+    "register",
 ]

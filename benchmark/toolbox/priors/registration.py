@@ -14,7 +14,7 @@ FLOW_WINDOW = 9
 """An image's shorter side over the radius of the windows whose flow is one number."""
 
 
-def registered(images: Tensor, align: Literal["shift", "flow"] = "shift") -> Tensor:
+def register(images: Tensor, align: Literal["shift", "flow"] = "shift") -> Tensor:
     """Return the consensus of one image's restarts: the mean of each, registered to their mean.
 
     Eq. 9 of GradViT (Hatamizadeh et al., CVPR 2022), after GradInversion (Yin et al., CVPR 2021);
@@ -40,18 +40,18 @@ def registered(images: Tensor, align: Literal["shift", "flow"] = "shift") -> Ten
     finite = images.isfinite().flatten(1).all(1)
     if not finite.all():
         diverged = (~finite).nonzero().flatten().tolist()
-        raise ValueError(f"registered: restarts {diverged} are not finite; leave them out")
+        raise ValueError(f"register: restarts {diverged} are not finite; leave them out")
     restarts: list[Image] = list(images.detach().cpu().double().numpy())
     target = np.mean(restarts, axis=0)
     grid = np.indices(target.shape[1:])
     moved = []
     for image in restarts:
-        source = grid + _displacement(target.mean(0), image.mean(0), align)
-        moved.append([_sampled(channel, source) for channel in image])
+        source = grid + _find_displacement(target.mean(0), image.mean(0), align)
+        moved.append([_sample(channel, source) for channel in image])
     return torch.from_numpy(np.mean(moved, axis=0)).to(images)
 
 
-def _displacement(target: Image, image: Image, align: Literal["shift", "flow"]) -> Image:
+def _find_displacement(target: Image, image: Image, align: Literal["shift", "flow"]) -> Image:
     """Return (row and column, height, width): how far off the image holds what belongs there."""
     from skimage.registration import optical_flow_ilk, phase_cross_correlation
 
@@ -61,7 +61,7 @@ def _displacement(target: Image, image: Image, align: Literal["shift", "flow"]) 
     offset: Image = np.broadcast_to(-shift[:, None, None], (2, *target.shape))
     if align == "shift":
         return offset
-    near = _sampled(image, np.indices(target.shape) + offset)
+    near = _sample(image, np.indices(target.shape) + offset)
     radius = max(1, min(target.shape) // FLOW_WINDOW)
     flow = optical_flow_ilk(  # type: ignore[no-untyped-call, unused-ignore]
         target, near, radius=radius, dtype=np.float64
@@ -69,7 +69,7 @@ def _displacement(target: Image, image: Image, align: Literal["shift", "flow"]) 
     return offset + flow
 
 
-def _sampled(channel: Image, source: Image) -> Image:
+def _sample(channel: Image, source: Image) -> Image:
     """Return a channel read at `source`, (row and column, height, width): bilinear, edge held."""
     from skimage.transform import warp
 

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmark.errors import NotApplicable
+from benchmark.toolbox.counts import nearest_counts
 from benchmark.victims import TextAnatomy, TextVictim, weights
 
 _QUIET = 1.5  # standard deviations of log-norms above the mean, the paper's cut-off
@@ -43,20 +44,6 @@ def check_bag(update: Mapping[str, Tensor], model: nn.Module) -> None:
         raise NotApplicable(f"the update holds no gradient of {', '.join(missing)}")
 
 
-def words(update: Mapping[str, Tensor], model: nn.Module, cut: float = 5.0) -> Tensor:
-    """Return the tokens that occur in an update, read or predicted, ascending, (words,) int64.
-
-    A masked model reads its mask token, which is then among them.
-
-    Args:
-        update: gradients by name.
-        model: the victim as the server knows it.
-        cut: how many standard deviations of the log-norms of absent rows a row must stand out.
-    """
-    parts = TextVictim.of(model).anatomy
-    return _present(update, parts, _decoded(update, model, parts, cut), cut).nonzero()[:, 0]
-
-
 def bag(
     update: Mapping[str, Tensor],
     model: nn.Module,
@@ -77,7 +64,7 @@ def bag(
         model: the victim as the server knows it.
         count: tokens of all sequences together.
         sequences: how many there are.
-        cut: as in `words`.
+        cut: how many standard deviations of the log-norms of absent rows a row must stand out.
     """
     parts = TextVictim.of(model).anatomy
     decoded = _decoded(update, model, parts, cut)
@@ -89,8 +76,8 @@ def bag(
     else:
         predicted = count - sequences
         shares = decoded.shares * present
-        labels = _nearest(shares / shares.sum() * predicted, present, predicted)
-        firsts = _nearest(labels * (sequences / max(predicted, 1)), present, sequences, labels < 1)
+        labels = _counted(shares / shares.sum() * predicted, present, predicted)
+        firsts = _counted(labels * (sequences / max(predicted, 1)), present, sequences, labels < 1)
         counts = labels + firsts
     return torch.arange(len(counts)).repeat_interleave(counts)
 
@@ -181,7 +168,7 @@ def _masked(
     numbers[alone] = _by_squares(embedded[alone].square().sum(1) / strength, sure)
     guessed = numbers[labelled].clamp_min(0)
     numbers[labelled] = guessed * ((left - sure) / guessed.sum())
-    inputs = _nearest(numbers.nan_to_num(), read, left, alone)
+    inputs = _counted(numbers.nan_to_num(), read, left, alone)
     return labels.long().cpu() + inputs
 
 
@@ -195,7 +182,7 @@ def _by_squares(squares: Tensor, total: float) -> Tensor:
     return numbers
 
 
-def _nearest(quotas: Tensor, among: Tensor, total: int, least: Tensor | None = None) -> Tensor:
+def _counted(quotas: Tensor, among: Tensor, total: int, least: Tensor | None = None) -> Tensor:
     """Return the counts nearest to quotas in squares, (vocabulary,) int64.
 
     Args:
@@ -208,9 +195,6 @@ def _nearest(quotas: Tensor, among: Tensor, total: int, least: Tensor | None = N
     wanted = quotas[chosen].double().cpu()
     if least is not None:
         wanted = wanted.where(~least[chosen].cpu(), wanted.clamp_min(1))
-    counts = torch.zeros(len(chosen), dtype=torch.int64)
-    for _ in range(total):  # greedy is optimal: the sum of squares is separable and convex
-        counts[(wanted - counts).argmax()] += 1
     whole = torch.zeros(len(quotas), dtype=torch.int64)
-    whole[chosen.cpu()] = counts
+    whole[chosen.cpu()] = nearest_counts(wanted, total)
     return whole

@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from benchmark.errors import NotApplicable
 from benchmark.toolbox.closedform.solve import exact, row_space
-from benchmark.victims import LinearLayer, TextBlock, TextVictim, weights
+from benchmark.victims import LinearLayer, TextBlock, TextVictim, layer_inputs, weights
 
 CLEAR = 0.1
 """A residual is beyond doubt below this share of the best one known to be wrong."""
@@ -134,7 +134,7 @@ class _Entrance:
     @staticmethod
     def of(model: nn.Module, length: int) -> _Entrance:
         model = TextVictim.of(model)
-        parts, known = TextVictim.of(model).anatomy, weights(model)
+        parts, known = model.anatomy, weights(model)
         with torch.no_grad():
             everything = torch.arange(parts.vocabulary, device=known[parts.token_embedding].device)
             table = model.embed(everything[None])[0]
@@ -188,7 +188,7 @@ def label_scores(
         (vocabulary, places) float64, places in the order of `wanted`.
     """
     model = TextVictim.of(model)
-    decoder = TextVictim.of(model).anatomy.decoder
+    decoder = model.anatomy.decoder
     features, logits = _decoded(model, tokens)
     if reads_whole(model):
         predicted, labels, asked = wanted, tokens, wanted
@@ -205,7 +205,7 @@ def label_scores(
     score -= len(shares) * exact(gradient @ inverse.to(gradient))
     if model.spec.mask_token is not None:
         score[model.spec.mask_token] = 0.0  # never a label, and its embedding's gradient is large
-    if TextVictim.of(model).anatomy.tied:
+    if model.anatomy.tied:
         doubtful = torch.zeros(len(score), dtype=torch.bool)
         doubtful[tokens[~wanted]] = True
         score[doubtful[:, None] & (score[~doubtful].amax(0) > _EXPLAINED)] = 0.0
@@ -214,16 +214,12 @@ def label_scores(
 
 def _decoded(model: TextVictim, tokens: Tensor) -> tuple[Tensor, Tensor]:
     """Return the decoder's inputs (batch, length, width) and the logits."""
-    table = model.network.get_parameter(TextVictim.of(model).anatomy.decoder.weight.name)
+    table = model.network.get_parameter(model.anatomy.decoder.weight.name)
     linears = (part for part in model.network.modules() if isinstance(part, nn.Linear))
-    decoder, found = next(part for part in linears if part.weight is table), []
-    handle = decoder.register_forward_pre_hook(lambda _, given: found.append(given[0]))
-    try:
-        with torch.no_grad():
-            logits = model(tokens.to(table.device))
-    finally:
-        handle.remove()
-    return found[0], logits
+    decoder = next(part for part in linears if part.weight is table)
+    with torch.no_grad(), layer_inputs(decoder) as read:
+        logits = model(tokens.to(table.device))
+    return read[0], logits
 
 
 def _attention(block: TextBlock) -> Iterator[LinearLayer]:

@@ -12,8 +12,10 @@ from typing import Any
 from torch import nn
 
 from benchmark.contract import Anatomy
-from benchmark.victims.language.spec import TextSpec
 from benchmark.victims.parameters import LinearLayer, ParameterSlice
+
+Network = Any
+"""A module whose attributes torch does not type."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +62,6 @@ class TextAnatomy(Anatomy):
     tied: bool
 
 
-def anatomy(network: nn.Module, spec: TextSpec) -> TextAnatomy:
-    """Return where a network keeps its parts."""
-    parts = {"transformer3": _transformer3, "gpt2": _gpt2, "bert_base": _bert}
-    return parts[spec.architecture](network)
-
-
 def _linear(prefix: str) -> LinearLayer:
     return LinearLayer(ParameterSlice(f"{prefix}.weight"), ParameterSlice(f"{prefix}.bias"))
 
@@ -91,7 +87,8 @@ def _fused(layer: LinearLayer, width: int) -> tuple[LinearLayer, LinearLayer, Li
     return q, k, v
 
 
-def _transformer3(network: Any) -> TextAnatomy:  # noqa: ANN401
+def transformer3(network: Network, *, masked: bool) -> TextAnatomy:
+    """Return where it keeps its parts."""
     width = network.token_embedding.embedding_dim
     blocks = []
     for i in range(len(network.blocks)):
@@ -114,7 +111,7 @@ def _transformer3(network: Any) -> TextAnatomy:  # noqa: ANN401
         width=width,
         heads=network.blocks[0].attn.heads,
         pre_norm=False,
-        masked=False,
+        masked=masked,
         token_embedding="token_embedding.weight",
         position="position_embedding.weight",
         position_trained=isinstance(network.position_embedding.weight, nn.Parameter),
@@ -129,7 +126,8 @@ def _transformer3(network: Any) -> TextAnatomy:  # noqa: ANN401
     )
 
 
-def _gpt2(network: Any) -> TextAnatomy:  # noqa: ANN401
+def gpt2(network: Network, *, masked: bool) -> TextAnatomy:
+    """Return where it keeps its parts."""
     sizes = network.config
     blocks = []
     for i in range(sizes.n_layer):
@@ -153,7 +151,7 @@ def _gpt2(network: Any) -> TextAnatomy:  # noqa: ANN401
         width=sizes.n_embd,
         heads=sizes.n_head,
         pre_norm=True,
-        masked=False,
+        masked=masked,
         token_embedding=embedding,
         position="transformer.wpe.weight",
         position_trained=isinstance(network.transformer.wpe.weight, nn.Parameter),
@@ -168,7 +166,8 @@ def _gpt2(network: Any) -> TextAnatomy:  # noqa: ANN401
     )
 
 
-def _bert(network: Any) -> TextAnatomy:  # noqa: ANN401
+def bert(network: Network, *, masked: bool) -> TextAnatomy:
+    """Return where it keeps its parts."""
     sizes, tables, head = network.config, "bert.embeddings", "cls.predictions"
     blocks = []
     for i in range(sizes.num_hidden_layers):
@@ -193,7 +192,7 @@ def _bert(network: Any) -> TextAnatomy:  # noqa: ANN401
         width=sizes.hidden_size,
         heads=sizes.num_attention_heads,
         pre_norm=False,
-        masked=True,
+        masked=masked,
         token_embedding=embedding,
         position=f"{tables}.position_embeddings.weight",
         position_trained=isinstance(positions, nn.Parameter),

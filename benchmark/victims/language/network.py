@@ -10,24 +10,25 @@ from torch import Tensor, nn
 
 from benchmark.errors import ProtocolError
 from benchmark.seeds import global_stream
-from benchmark.victims.language.anatomy import anatomy
+from benchmark.victims.language.pretrained import model_folder
 from benchmark.victims.language.spec import TextSpec
-from benchmark.victims.language.transformer3 import START, Transformer3
 
 
-def make_network(
-    spec: TextSpec, generator: torch.Generator, mirror: Path | None = None
-) -> nn.Module:
+def make_network(spec: TextSpec, draws: torch.Generator, mirror: Path | None) -> nn.Module:
     """Make a language victim's network; see `benchmark.victims.build`."""
+    known = spec.kind
     _check(spec)
-    with global_stream(generator):
+    folder = None
+    if spec.weights == "pretrained" and known.trained is not None:
+        folder = model_folder(*known.trained, mirror)
+    with global_stream(draws):
         try:
-            network, start = _network(spec, mirror)
+            network = known.network(spec, folder)
         except ValueError as error:
             raise ProtocolError(f"{spec.architecture}: {error}") from error
     if spec.position == "sinusoidal":
-        name = anatomy(network, spec).position.removesuffix(".weight")
-        _fix_positions(cast("nn.Embedding", network.get_submodule(name)), start)
+        name = known.anatomy(network, masked=known.masked).position.removesuffix(".weight")
+        _fix_positions(cast("nn.Embedding", network.get_submodule(name)), known.start)
     return network
 
 
@@ -46,27 +47,13 @@ def _fix_positions(table: nn.Embedding, size: float) -> None:
 
 
 def _check(spec: TextSpec) -> None:
-    if spec.architecture == "bert_base" and spec.mask_token is None:
-        raise ProtocolError("bert_base guesses masked tokens; its tokenizer has no mask token")
+    name, known = spec.architecture, spec.kind
+    if known.masked and spec.mask_token is None:
+        raise ProtocolError(f"{name} guesses masked tokens; its tokenizer has no mask token")
     if spec.weights == "random":
         return
-    if spec.architecture == "transformer3":
-        raise ProtocolError("transformer3 has no pretrained weights; wanted random")
-    for name in ("width", "depth", "heads", "mlp", "position"):
-        if (value := getattr(spec, name)) not in (None, "learned"):
-            raise ProtocolError(
-                f"{spec.architecture}: pretrained weights take no {name}; got {value}"
-            )
-
-
-def _network(spec: TextSpec, mirror: Path | None) -> tuple[nn.Module, float]:
-    """Return the network and the size at which its embeddings start.
-
-    Fixed positions are given that size too: waves of height 1 would drown the tokens.
-    """
-    if spec.architecture == "transformer3":
-        return Transformer3(spec), START
-    from benchmark.victims.language import transformers_models as models
-
-    make = models.gpt2 if spec.architecture == "gpt2" else models.bert_base
-    return make(spec, mirror), models.START
+    if known.trained is None:
+        raise ProtocolError(f"{name} has no pretrained weights; wanted random")
+    for size in ("width", "depth", "heads", "mlp", "position"):
+        if (value := getattr(spec, size)) not in (None, "learned"):
+            raise ProtocolError(f"{name}: pretrained weights take no {size}; got {value}")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from benchmark.victims.language.architectures import ARCHITECTURES, TextArchitecture
 
 
 class TextSettings(BaseModel):
@@ -12,8 +14,9 @@ class TextSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    architecture: Literal["transformer3", "gpt2", "bert_base"]
-    """`bert_base` guesses masked tokens; the other two guess every next one."""
+    architecture: str
+    """`transformer3`, `gpt2`, or `bert_base`, which guesses masked tokens; the other two guess
+    every next one."""
     weights: Literal["random", "pretrained"] = "random"
     position: Literal["learned", "sinusoidal"] | None = None
     """Own: learned. The sinusoidal ones are fixed: no parameter, and so no gradient."""
@@ -27,6 +30,18 @@ class TextSettings(BaseModel):
     heads: int | None = Field(default=None, ge=1)
     mlp: int | None = Field(default=None, ge=1)
     """Hidden width of each block's MLP; own: 1536 of transformer3, four widths of the others."""
+
+    @field_validator("architecture")
+    @classmethod
+    def _is_known(cls, name: str) -> str:
+        if name not in ARCHITECTURES:
+            raise ValueError(f"no language model {name!r}; known: {', '.join(ARCHITECTURES)}")
+        return name
+
+    @property
+    def kind(self) -> TextArchitecture:
+        """What the architecture is."""
+        return ARCHITECTURES[self.architecture]
 
 
 class TextSpec(TextSettings):

@@ -13,20 +13,22 @@ in torch's MultiheadAttention; norms and MLPs as torch starts them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmark.victims.language.spec import TextSpec
+if TYPE_CHECKING:
+    from benchmark.victims.language.spec import TextSpec
 
 WIDTH, DEPTH, HEADS, MLP = 96, 3, 8, 1536
 START = 0.1
 """Largest entry of embedding, positions and decoder at the start."""
 
 
-class Attention(nn.Module):
-    """Causal multi-head self-attention, (batch, token, width) to the same; unfused.
+class CausalAttention(nn.Module):
+    """Multi-head self-attention, (batch, token, width) to the same; unfused.
 
     The fused kernels cannot be differentiated twice.
     """
@@ -51,14 +53,14 @@ class Attention(nn.Module):
         return self.proj((weights @ v).transpose(1, 2).reshape(batch, tokens, width))
 
 
-class Block(nn.Module):
+class PostNormBlock(nn.Module):
     """Attention and MLP, each added to its input and then normalised."""
 
     def __init__(
         self, width: int, heads: int, mlp: int, dropout: float, act: Callable[[Tensor], Tensor]
     ) -> None:
         super().__init__()
-        self.attn, self.norm1 = Attention(width, heads, dropout), nn.LayerNorm(width)
+        self.attn, self.norm1 = CausalAttention(width, heads, dropout), nn.LayerNorm(width)
         self.fc1, self.fc2 = nn.Linear(width, mlp), nn.Linear(mlp, width)
         self.norm2, self.drop, self.act = nn.LayerNorm(width), nn.Dropout(dropout), act
 
@@ -84,8 +86,8 @@ class Transformer3(nn.Module):
         self.token_embedding = nn.Embedding(spec.vocabulary, width)
         self.position_embedding = nn.Embedding(spec.length, width)
         self.drop = nn.Dropout(spec.dropout)
-        blocks = [Block(width, heads, mlp, spec.dropout, act) for _ in range(spec.depth or DEPTH)]
-        self.blocks = nn.ModuleList(blocks)
+        sizes, depth = (width, heads, mlp, spec.dropout, act), spec.depth or DEPTH
+        self.blocks = nn.ModuleList([PostNormBlock(*sizes) for _ in range(depth)])
         self.decoder = nn.Linear(width, spec.vocabulary)
         for layer in (self.token_embedding, self.position_embedding, self.decoder):
             nn.init.uniform_(layer.weight, -START, START)

@@ -13,11 +13,7 @@ from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadMode
 from transformers.utils import logging
 
 from benchmark.errors import ProtocolError
-from benchmark.victims.language.pretrained import model_folder
 from benchmark.victims.language.spec import TextSpec
-
-START = 0.02
-"""Standard deviation of both libraries' embeddings at the start."""
 
 
 class Gpt2(GPT2LMHeadModel):  # type: ignore[no-untyped-call]
@@ -52,7 +48,7 @@ class Bert(BertForMaskedLM):  # type: ignore[no-untyped-call]
         return self.cls(states)
 
 
-def gpt2(spec: TextSpec, mirror: Path | None) -> Gpt2:
+def gpt2(spec: TextSpec, folder: Path | None) -> Gpt2:
     """Make GPT-2 from torch's global stream: 124,439,808 parameters with 1,024 positions."""
     options: dict[str, Any] = {
         "activation_function": {"gelu": "gelu_new"}.get(spec.activation or "gelu", "relu"),
@@ -60,14 +56,14 @@ def gpt2(spec: TextSpec, mirror: Path | None) -> Gpt2:
         "use_cache": False,
         "attn_implementation": "eager",  # the fused kernels cannot be differentiated twice
     }
-    if spec.weights == "pretrained":
-        return _pretrained(Gpt2, "gpt2", "openai-community/gpt2", spec, mirror, options)
+    if folder is not None:
+        return _pretrained(Gpt2, folder, spec, options)
     sizes = {"n_embd": spec.width, "n_layer": spec.depth, "n_head": spec.heads}
     sizes |= {"n_inner": spec.mlp, "n_positions": spec.length, "vocab_size": spec.vocabulary}
     return Gpt2(GPT2Config(**options, **_given(sizes), bos_token_id=None, eos_token_id=None))
 
 
-def bert_base(spec: TextSpec, mirror: Path | None) -> Bert:
+def bert(spec: TextSpec, folder: Path | None) -> Bert:
     """Make BERT from torch's global stream: 109,514,298 parameters with 512 positions."""
     options: dict[str, Any] = {
         "hidden_act": spec.activation or "gelu",
@@ -75,9 +71,8 @@ def bert_base(spec: TextSpec, mirror: Path | None) -> Bert:
         "pad_token_id": None,  # nothing is padded, and a padding token would have no gradient
         "attn_implementation": "eager",  # the fused kernels cannot be differentiated twice
     }
-    if spec.weights == "pretrained":
-        repository = "google-bert/bert-base-uncased"
-        return _pretrained(Bert, "bert-base-uncased", repository, spec, mirror, options)
+    if folder is not None:
+        return _pretrained(Bert, folder, spec, options)
     mlp = spec.mlp or (4 * spec.width if spec.width else None)
     sizes = {"hidden_size": spec.width, "num_hidden_layers": spec.depth}
     sizes |= {"num_attention_heads": spec.heads, "intermediate_size": mlp}
@@ -91,13 +86,10 @@ def _given(sizes: dict[str, int | None]) -> dict[str, Any]:
 
 def _pretrained(
     kind: Any,  # noqa: ANN401  (either class)
-    name: str,
-    repository: str,
+    folder: Path,
     spec: TextSpec,
-    mirror: Path | None,
     options: dict[str, Any],
 ) -> Any:  # noqa: ANN401
-    folder = model_folder(name, repository, mirror)
     logger: Any = logging
     logger.disable_progress_bar()
     logger.set_verbosity_error()  # heads of the file that the victim lacks are no news
@@ -105,7 +97,7 @@ def _pretrained(
     rows, positions = network.config.vocab_size, network.config.max_position_embeddings
     if spec.vocabulary != rows or spec.length > positions:
         raise ProtocolError(
-            f"{name}: pretrained weights read {positions} of {rows} tokens; "
+            f"{spec.architecture}: pretrained weights read {positions} of {rows} tokens; "
             f"got length {spec.length} and vocabulary {spec.vocabulary}"
         )
     return network.float()  # whatever the file was saved in

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from benchmark.contract import Batch, TextBatch, Victim
 from benchmark.errors import NotApplicable, ProtocolError
-from benchmark.victims.language.anatomy import TextAnatomy, anatomy
+from benchmark.victims.language.anatomy import TextAnatomy
 from benchmark.victims.language.network import make_network
 from benchmark.victims.language.spec import TextSpec
 
@@ -47,12 +47,12 @@ class TextVictim(Victim):
     @property
     def anatomy(self) -> TextAnatomy:
         """Where it keeps its parts."""
-        return anatomy(self.network, self.spec)
+        return self.spec.kind.anatomy(self.network, masked=self.masked)
 
     @property
     def masked(self) -> bool:
         """Whether it guesses masked tokens, rather than every next one."""
-        return self.spec.architecture == "bert_base"
+        return self.spec.kind.masked
 
     def forward(self, tokens: Tensor) -> Tensor:
         return self.from_embeddings(self.embed(tokens))

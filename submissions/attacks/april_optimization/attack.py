@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from benchmark.api import Grant, NotApplicable, Observation
 from benchmark.toolbox.matching import (
-    Cosine,
+    CosineDistance,
     Search,
     SearchAttack,
     SquaredDistance,
@@ -42,6 +42,6 @@ class AprilOptimization(SearchAttack):
         super().applies(seen)
 
     def plan(self, seen: Observation) -> Search:
-        positions = Cosine(names=select.of_positions(seen.model, seen.update))
+        positions = CosineDistance(names=select.of_positions(seen.model, seen.update))
         objective = Sum(((1.0, SquaredDistance()), (self.cosine, positions)))
         return Search(objective, self.steps, rate=self.rate)

@@ -1,18 +1,18 @@
 """Decepticons: corrupted transformers spell out what they read (Fowl et al., ICLR 2023).
 
-The server's weights make the gradients of all first MLP layers a ladder of sums over tokens, each
+The server's weights make the gradients of all first MLP layers sums over the tokens in bins, each
 with its position and marks of its sequence. What differs from the paper:
 
-- A rung is read by least squares over all pairs of token and position, not by correlations, and
-  several tokens on one rung are told apart. What is explained to the last digits is certified,
+- A bin is read by least squares over all pairs of token and position, not by correlations, and
+  several tokens in one bin are told apart. What is explained to the last digits is certified,
   where it would not be as well with tokens in each other's place, or in another sequence.
 - The first three or four tokens mark a sequence, one attention head each (the paper: the first).
 - The decoder gives every label its own gradient, so that each token read names its successor:
-  tokens whose rung failed, the last ones, which are labels alone, and masked ones are read so.
-- Where dropout behind the activations takes the ladder apart, a token is read from its own row of
+  tokens whose bin failed, the last ones, which are labels alone, and masked ones are read so.
+- Where dropout behind the activations takes the bins apart, a token is read from its own row of
   the embedding's gradient, position and marks too (`lookups.py`).
-- Public text shows mean and spread on the corrupted model itself; a block's ladder begins where
-  the last one ends. The measurement covers the marks too, or equal tokens would always collide.
+- Public text shows mean and spread on the corrupted model itself; a block's bins begin where the
+  last one's end. The measurement covers the marks too, or equal tokens would always collide.
 - A reserved entry shows labels' counts, and the content entries of a tied table its lookups alone.
 - Signs of the second layers alternate, so that they may be large: most of a clipped gradient is
   signal. Clusters of equal size (k-means-constrained) are needed only where marks are not exact.
@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import nn
 
 from benchmark.api import (
     Grant,
@@ -34,33 +33,32 @@ from benchmark.api import (
     Observation,
     Reconstruction,
     TextVictim,
+    Victim,
 )
-from benchmark.toolbox.text.imprint import imprint
-from benchmark.toolbox.text.layout import layout
-from benchmark.toolbox.text.readout import read, rungs
+from submissions.attacks.decepticon.bins import Bins
 from submissions.attacks.decepticon.filling import (
-    Sheet,
+    count_labels,
     fill_anchors,
     fill_labels,
-    fill_masked,
     fill_rest,
-    label_counts,
-    spell,
 )
-from submissions.attacks.decepticon.guessing import guess, spelled
+from submissions.attacks.decepticon.guessing import BestPairs, guess
+from submissions.attacks.decepticon.imprint import imprint
+from submissions.attacks.decepticon.layout import Layout
 from submissions.attacks.decepticon.lookups import dropped, look_up
-from submissions.attacks.decepticon.spelling import Tables, centred
-
-_SAMPLE = 2048  # tokens: their mean is known to 2 % of their spread
-_EXACT = 0.05  # least share of readings that are exact; with dropout or noise none is
+from submissions.attacks.decepticon.readout import read
+from submissions.attacks.decepticon.sheet import Sheet
+from submissions.attacks.decepticon.spelling import spell
+from submissions.attacks.decepticon.tables import Tables
+from submissions.attacks.decepticon.thresholds import CHOSEN
 
 
 @dataclass(frozen=True)
 class Decepticon(MaliciousAttack):
-    """A ladder of thresholds over all blocks, read rung by rung."""
+    """Bins over all blocks, read one by one."""
 
     measure: Literal["public_text", "random_tokens"] = "public_text"
-    """What places the thresholds."""
+    """What places the edges of the bins."""
     noise: float = 0.0
     """On each row of the measurement, in sizes of its entries, against inspection of ranks."""
 
@@ -69,9 +67,9 @@ class Decepticon(MaliciousAttack):
         sample = {Grant.PUBLIC_TEXT} if self.measure == "public_text" else set()
         return frozenset({Grant.BATCH_SIZE, Grant.LENGTH} | sample)
 
-    def corrupt(self, model: nn.Module, known: Knowledge, generator: torch.Generator) -> nn.Module:
+    def corrupt(self, model: Victim, known: Knowledge, generator: torch.Generator) -> Victim:
         length = int(known.require(Grant.LENGTH))
-        sequences = max(1, _SAMPLE // length)
+        sequences = max(1, CHOSEN.sample_tokens // length)
         if self.measure == "public_text":
             sample = known.require(Grant.PUBLIC_TEXT)[:sequences]
         else:
@@ -82,7 +80,7 @@ class Decepticon(MaliciousAttack):
 
     def applies(self, seen: Observation) -> None:
         parts = TextVictim.of(seen.model).anatomy
-        layout(parts)
+        Layout.of(parts)
         if not parts.masked and seen.length < 2:
             raise NotApplicable("sequences of one token predict nothing")
         wanted = {block.first.weight.name for block in parts.blocks}
@@ -91,40 +89,29 @@ class Decepticon(MaliciousAttack):
             raise NotApplicable(f"the update holds no gradient of {', '.join(missing)}")
 
     def reconstruct(self, seen: Observation) -> Reconstruction:
-        batch, tables = seen.batch_size, Tables.of(seen.update, seen.model, seen.length)
-        sheet, reached = Sheet.empty(batch, seen.length), len(tables.positions)
-        predicted = 1 if tables.parts.masked else batch * (seen.length - 1)
-        counts = label_counts(seen.update, tables, predicted)
-        vectors, blocks = rungs(seen.update, seen.model, batch * reached)
-        if len(vectors) and len(tables.words):
+        tables = Tables.of(seen.update, seen.model, seen.length)
+        bins = Bins.of(seen.update, tables, seen.batch_size * len(tables.positions))
+        sheet = Sheet.empty(seen.batch_size, seen.length)
+        counts = count_labels(seen.update, tables, sheet)
+        if len(bins) and len(tables.words):
             pairs = tables.pairs()
-            content = centred(vectors[:, tables.place.content])
-            # sequences of a masked model differ in gradient as in the number of masks
-            readings = read(content, blocks, pairs, least=0.2 if tables.parts.masked else 0.4)
-            exact = readings.where(readings.exact)
-            marks, hidden = None, mask_token(seen.model)
-            if len(exact) > _EXACT * len(readings) and bool((exact.count == 1).any()):
-                marks = spell(sheet, vectors, blocks, exact, tables)
-                fill_anchors(sheet, marks, tables)
-                if hidden is None:
-                    fill_labels(sheet, counts, tables)
+            scores = pairs.scores(bins.content)
+            readings = read(bins, pairs, scores, masked=tables.parts.masked)
+            if readings.enough_exact:
+                exact = readings.where(readings.exact)
+                sheet, marks = spell(sheet, bins, exact, tables)
+                sheet = fill_anchors(sheet, marks, tables)
+                counts = count_labels(seen.update, tables, sheet)  # by the masks read
+                sheet = fill_labels(sheet, counts, tables)
+                rest = bins.where(readings.bin[~readings.exact])
+                if len(rest):
+                    best = BestPairs.of(rest, pairs.scores(rest.content), tables)
+                    sheet = guess(sheet, best, pairs, tables, marks)
+            else:
+                best = BestPairs.of(bins, scores, tables)
+                if dropped(seen.update, tables) and not best.spelled:
+                    sheet = look_up(sheet, seen.update, tables)
                 else:
-                    read_masks = int((sheet.tokens == hidden).sum())
-                    counts = label_counts(seen.update, tables, max(1, read_masks))
-                    fill_masked(sheet, counts, tables, hidden)
-                vectors = vectors[readings.rung[~readings.exact]]
-            elif dropped(seen.update, tables) and not spelled(vectors, readings, tables):
-                look_up(sheet, seen.update, tables)
-                vectors = vectors[:0]
-            if len(vectors):
-                guess(sheet, vectors, pairs, tables, marks)
-            if hidden is not None:
-                sheet.tokens[sheet.tokens == hidden] = -1  # its label was not read
-        fill_rest(sheet, counts)
+                    sheet = guess(sheet, best, pairs, tables)
+        sheet = fill_rest(sheet, counts, tables)
         return Reconstruction(tokens=sheet.tokens, certain=sheet.certain)
-
-
-def mask_token(model: nn.Module) -> int | None:
-    """Return the token that hides others; None of a model that guesses every next one."""
-    model = TextVictim.of(model)
-    return model.spec.mask_token if model.masked else None

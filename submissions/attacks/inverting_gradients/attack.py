@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from benchmark.api import Grant, Observation
-from benchmark.toolbox.matching import Adam, Cosine, Search, SearchAttack, Steps, Term
+from benchmark.toolbox.matching import Adam, CosineDistance, Search, SearchAttack, Steps, Term
 from benchmark.toolbox.priors import TotalVariation
 
 
@@ -29,7 +29,7 @@ class InvertingGradients(SearchAttack):
 
     def plan(self, seen: Observation) -> Search:
         return Search(
-            Cosine(),
+            CosineDistance(),
             self.steps,
             Adam(sign=True),
             self.rate,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmark.api import LinearLayer, TextVictim, weights
+from benchmark.api import LinearLayer, TextVictim, layer_inputs, weights
 
 _ACTIVATIONS: tuple[Callable[[Tensor], Tensor], ...] = (
     functional.relu,
@@ -27,7 +27,7 @@ class FirstBlock:
 
     def __init__(self, model: nn.Module) -> None:
         model = TextVictim.of(model)
-        self._parts, self._known = TextVictim.of(model).anatomy, weights(model)
+        self._parts, self._known = model.anatomy, weights(model)
         self._model, self._block = model, self._parts.blocks[0]
         self._activation = self._find_activation()
 
@@ -78,16 +78,10 @@ class FirstBlock:
         """Return the MLP's activation, told by what it makes of one sequence."""
         names = (linear.weight.name for linear in (self._block.first, self._block.second))
         first, second = (self._model.network.get_submodule(n.rpartition(".")[0]) for n in names)
-        seen: list[Tensor] = []
-        handles = (
-            first.register_forward_hook(lambda *given: seen.append(given[2])),
-            second.register_forward_pre_hook(lambda *given: seen.append(given[1][0])),
-        )
-        with torch.no_grad():
+        with torch.no_grad(), layer_inputs(first, second, stop=True) as read:
             self._model(torch.zeros(1, 1, dtype=torch.int64, device=self._device))
-        for handle in handles:
-            handle.remove()
-        before, after = seen
+        with torch.no_grad():
+            before, after = first(read[0]), read[1]
         return min(_ACTIVATIONS, key=lambda act: float((act(before) - after).abs().max()))
 
     @property

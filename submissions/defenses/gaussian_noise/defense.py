@@ -1,25 +1,17 @@
 """Gaussian noise on the update (APRIL, Lu et al., CVPR 2022, section 4.2, Fig. 6).
 
-Difference from the paper: it gives a variance "relative to gradient norm" without saying which
-norm; here the noise's root-mean-square norm is `scale` times the norm of the whole update.
+The code, and the difference from the paper, are those of `benchmark.toolbox.noise`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-
-from benchmark.api import Defense, Update, Victim
-from benchmark.toolbox.noise import gaussian, with_noise
+from benchmark.toolbox.noise import NoiseDefense, gaussian
 
 
 @dataclass(frozen=True)
-class GaussianNoise(Defense):
+class GaussianNoise(NoiseDefense):
     """Independent noise of one standard deviation on every parameter."""
 
-    scale: float = 0.01
-    """Noise norm over gradient norm."""
-
-    def protect_update(self, update: Update, model: Victim, generator: torch.Generator) -> Update:
-        return with_noise(update, self.scale, gaussian, generator)
+    draw = staticmethod(gaussian)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from benchmark.contract import Update
 from benchmark.toolbox.matching.absolute import absolute_distance
 from benchmark.toolbox.matching.ghost import Target
-from benchmark.toolbox.matching.gradients import Lookup, Product, Trace
+from benchmark.toolbox.matching.gradients import EmbeddingLookup, Product, Trace
 
 
 def normal(seed, *shape):
@@ -85,11 +85,11 @@ def test_observed_gradients_stay_as_they_were():
 def test_target_gives_the_distance_of_every_kind_of_gradient(kind):
     outputs = normal(1, 3, 6, 8)
     if kind == "lookup":
-        gradient = Lookup(torch.arange(18).view(3, 6) % 5, outputs, 5)
-        whole, shape = gradient.formed().flatten(1), (5, 8)
+        gradient = EmbeddingLookup(torch.arange(18).view(3, 6) % 5, outputs, 5)
+        whole, shape = gradient.form().flatten(1), (5, 8)
     elif kind == "product":
         gradient = Product(normal(0, 3, 6, 5), outputs)
-        whole, shape = gradient.formed().flatten(1), (8, 5)
+        whole, shape = gradient.form().flatten(1), (8, 5)
     else:
         whole = gradient = outputs.sum(1) if kind == "vector" else outputs.flatten(1)
         shape = (8,) if kind == "vector" else (6, 8)

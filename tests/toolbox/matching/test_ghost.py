@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from benchmark.contract import Update
 from benchmark.toolbox.matching import products
 from benchmark.toolbox.matching.ghost import Target
-from benchmark.toolbox.matching.gradients import Lookup, Product, Trace
-from benchmark.toolbox.matching.rank import decomposed
+from benchmark.toolbox.matching.gradients import EmbeddingLookup, Product, Trace
+from benchmark.toolbox.matching.rank import decompose
 
 KINDS = ["product", "lookup", "tensor", "one row"]
 
@@ -22,7 +22,7 @@ def gradient_of(kind, trials, tokens, outs, ins, seed=0):
     """Return a gradient of this kind, and the same as a matrix, (trials, outs, ins)."""
     if kind == "lookup":
         ids = torch.randint(outs, (trials, tokens), generator=torch.Generator().manual_seed(seed))
-        gradient = Lookup(ids, normal(seed + 1, trials, tokens, ins), outs)
+        gradient = EmbeddingLookup(ids, normal(seed + 1, trials, tokens, ins), outs)
         matrix = torch.zeros(trials, outs, ins, dtype=torch.float64)
         for trial, token in ((i, t) for i in range(trials) for t in range(tokens)):
             matrix[trial, ids[trial, token]] += gradient.outputs[trial, token]
@@ -115,7 +115,7 @@ def test_derivatives_of_products_agree_with_autograd(rank, tokens):
     vector = normal(3, 3, 9).requires_grad_()
     updates = [Update({"w": w, "v": v}) for w, v in zip(seen, normal(4, 3, 9), strict=True)]
     trace = Trace(torch.zeros(3), {"w": Product(inputs, outputs), "v": vector})
-    order, found = Target(updates, ["w", "v"]).compared(trace, ["w", "v"])
+    order, found = Target(updates, ["w", "v"]).compare(trace, ["w", "v"])
     assert order == ["v", "w"]
     formed = outputs.mT @ inputs
     wanted = torch.stack(
@@ -138,7 +138,7 @@ def test_distance_of_equal_gradients_is_zero_to_float32_s_rounding():
     product = Product(
         normal(0, 4, 17, 200, dtype=torch.float32), normal(1, 4, 17, 200, dtype=torch.float32)
     )
-    found = Target(updates_of(product.formed()), ["w"]).products(trace_of(product), "w")
+    found = Target(updates_of(product.form()), ["w"]).products(trace_of(product), "w")
     assert found.dummy.dtype == found.inner.dtype == found.seen.dtype == torch.float64
     assert (found.squared_distance.abs() < 1e-6 * found.seen).all()
 
@@ -165,7 +165,7 @@ def test_decomposition_at_the_size_of_its_sketch_is_as_exact_as_below():
     away = {}
     for rank in (24, 32):
         seen = [of_rank(i, rank, 384, 300, torch.float32) for i in range(0, 40, 2)]
-        pairs = [decomposed(one) for one in seen]
+        pairs = [decompose(one) for one in seen]
         errors = [(u @ v.mT - g).norm() / g.norm() for (u, v), g in zip(pairs, seen, strict=True)]
         away[rank] = max(errors)
     assert away[32] < 3 * away[24]
@@ -226,6 +226,6 @@ def test_updates_of_the_target_are_not_copied():
 
 def test_decomposition_draws_nothing_from_the_global_generator():
     before = torch.get_rng_state()
-    first, second = (decomposed(of_rank(0, 5)) for _ in range(2))
+    first, second = (decompose(of_rank(0, 5)) for _ in range(2))
     assert torch.equal(before, torch.get_rng_state())
     assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))

@@ -15,11 +15,11 @@ from benchmark.toolbox.matching.loop import search
 from benchmark.toolbox.matching.objectives import Distance, SquaredDistance
 from benchmark.toolbox.matching.optimisers import LBFGS, Adam
 from benchmark.toolbox.matching.problem import Problem
-from benchmark.toolbox.matching.schedules import After, Linear
+from benchmark.toolbox.matching.schedules import After
 from benchmark.toolbox.matching.search import Registration, Search, Term
 from benchmark.toolbox.matching.trace import Tracer
 from benchmark.toolbox.matching.unknowns import unknowns
-from benchmark.toolbox.priors import EuclideanNorm, PatchBoundary, registered
+from benchmark.toolbox.priors import PatchBoundary, register
 
 START = {"position_std": 1.0, "class_token_std": 1.0}
 APRIL = {"size": 8, "patch": 4, "width": 16, "depth": 1, "classes": 5, "initialisation": START}
@@ -29,6 +29,16 @@ GRANTED = ThreatModel(grants=frozenset({Grant.BATCH_SIZE, Grant.LABELS}))
 MATCH = Search(SquaredDistance(), 20, rate=0.05)
 NOTHING = Term(1.0, lambda images: 0 * images.square().sum((1, 2, 3, 4)))
 """A prior that draws nowhere: what moves then is noise or registration."""
+
+
+def falling(progress):
+    """Fall from 1 to 0 along a line: a schedule."""
+    return 1 - progress
+
+
+def squared_norm(images):
+    """Draw normalised images to 0: a prior."""
+    return images.square().sum((2, 3, 4)).mean(1)
 
 
 @pytest.fixture(scope="module")
@@ -307,7 +317,7 @@ def test_each_trial_of_a_stack_is_charged_for_itself(make_victim, make_stack):
 
 
 def test_a_search_that_matches_nothing_takes_no_gradient(make_stack, traced):
-    plan = Search(None, 5, terms=(Term(1.0, EuclideanNorm()),))
+    plan = Search(None, 5, terms=(Term(1.0, squared_norm),))
     found = search(make_stack(2, evaluations=0), plan, [None, None])
     assert traced == []
     for trial, answer in enumerate(found):
@@ -328,7 +338,7 @@ def test_schedules_run_to_their_end_where_the_budget_ends_before_the_steps(make_
 
 
 def test_the_last_iterate_answers(make_stack):
-    plan = Search(None, 1, rate=0.2, start=0.5, terms=(Term(1.0, EuclideanNorm()),))
+    plan = Search(None, 1, rate=0.2, start=0.5, terms=(Term(1.0, squared_norm),))
     (answer,) = run(make_stack(), plan)
     start = 0.5 * starts(0, 1)
     torch.testing.assert_close(answer.images, pixels(start - 0.2 * start.sign()))
@@ -336,7 +346,7 @@ def test_the_last_iterate_answers(make_stack):
 
 def test_the_last_iterate_answers_even_where_an_earlier_one_was_nearer(make_stack):
     near, far = (
-        run(make_stack(), Search(None, n, rate=3.0, start=0.1, terms=(Term(1.0, EuclideanNorm()),)))
+        run(make_stack(), Search(None, n, rate=3.0, start=0.1, terms=(Term(1.0, squared_norm),)))
         for n in (0, 1)
     )
     assert normalised(far[0]).norm() > 10 * normalised(near[0]).norm()
@@ -395,7 +405,7 @@ def test_clamped_pixels_stay_between_0_and_1(make_stack):
 
 
 def test_noise_is_drawn_from_the_trial_s_own_generator(make_stack):
-    plan = Search(None, 2, rate=0.5, noise=0.3, terms=(NOTHING,), schedule=Linear())
+    plan = Search(None, 2, rate=0.5, noise=0.3, terms=(NOTHING,), schedule=falling)
     draws = [starts(trial, 3) for trial in range(2)]
     for answer, drawn in zip(run(make_stack(2), plan), draws, strict=True):
         wanted = drawn[0] + 0.3 * (0.5 * drawn[1] + 0.25 * drawn[2])
@@ -465,8 +475,8 @@ def test_terms_and_objective_are_weighed_by_their_schedules(make_stack):
     plan = Search(
         SquaredDistance(),
         10,
-        objective_schedule=Linear(),
-        terms=(Term(3.0, EuclideanNorm(), After(0.5)), Term(0.5, PatchBoundary(4))),
+        objective_schedule=falling,
+        terms=(Term(3.0, squared_norm, After(0.5)), Term(0.5, PatchBoundary(4))),
     )
     stack, values, rows = (
         make_stack(2),
@@ -478,9 +488,7 @@ def test_terms_and_objective_are_weighed_by_their_schedules(make_stack):
     for progress, matched, norm in ((0.0, 1.0, 0.0), (0.5, 0.5, 3.0)):
         problem = problem_of(stack, plan)
         problem.progress = progress
-        wanted = (
-            matched * distance + norm * EuclideanNorm()(images) + 0.5 * PatchBoundary(4)(images)
-        )
+        wanted = matched * distance + norm * squared_norm(images) + 0.5 * PatchBoundary(4)(images)
         torch.testing.assert_close(problem.losses(values, rows), wanted, rtol=1e-6, atol=0)
 
 
@@ -492,14 +500,14 @@ def test_registration_draws_the_restarts_of_each_trial_together(make_stack):
         None,
         60,
         rate=0.1,
-        schedule=Linear(),
+        schedule=falling,
         terms=(NOTHING,),
         restarts=3,
         registration=Registration(1.0, every=100, after=0.0),
     )
     for trial, answer in enumerate(run(make_stack(2), plan)):
         drawn = starts(trial, 3)
-        consensus = registered(drawn.view(3, 1, 8, 8)).flatten()
+        consensus = register(drawn.view(3, 1, 8, 8)).flatten()
         away = (normalised(answer) - consensus).norm()
         assert away < 0.1 * (drawn - consensus).norm(dim=1).min()
 
@@ -508,7 +516,7 @@ def test_registration_draws_the_restarts_of_each_trial_together(make_stack):
 def test_registration_is_renewed_where_it_is_due(make_stack, monkeypatch, after, every, images):
     asked = []
     monkeypatch.setattr(
-        loop, "registered", lambda images, align: asked.append(align) or images.mean(0)
+        loop, "register", lambda images, align: asked.append(align) or images.mean(0)
     )
     settings = Registration(1.0, every=every, after=after, align="flow")
     run(make_stack(batch=2), Search(None, 20, terms=(NOTHING,), restarts=2, registration=settings))
@@ -589,7 +597,7 @@ def test_terms_that_join_later_take_their_memory_from_the_start(make_stack):
 
     now, later = (
         fitting(make_stack(), Search(SquaredDistance(), 10, terms=(Term(1.0, large, schedule),)))
-        for schedule in (Linear(), After(0.5))
+        for schedule in (falling, After(0.5))
     )
     assert later == now
 

@@ -11,7 +11,7 @@ from benchmark.toolbox.matching.ghost import Products, Target
 from benchmark.toolbox.matching.gradients import Trace
 from benchmark.toolbox.matching.objectives import (
     AbsoluteDistance,
-    Cosine,
+    CosineDistance,
     Distance,
     SquaredDistance,
     Sum,
@@ -80,17 +80,17 @@ OBJECTIVES = {  # name -> (names -> objective), (dummy, seen -> what it must be)
         lambda names: Distance(weights_of(names)),
         lambda dummy, seen: distance(dummy, seen, heavy),
     ),
-    "cosine": (lambda names: Cosine(), lambda dummy, seen: cosine(dummy, seen, dummy)),
+    "cosine": (lambda names: CosineDistance(), lambda dummy, seen: cosine(dummy, seen, dummy)),
     "cosine, named": (
-        lambda names: Cosine(names=chosen(names)),
+        lambda names: CosineDistance(names=chosen(names)),
         lambda dummy, seen: cosine(dummy, seen, chosen(dummy)),
     ),
     "cosine, each": (
-        lambda names: Cosine("each"),
+        lambda names: CosineDistance("each"),
         lambda dummy, seen: sum(cosine(dummy, seen, [n]) for n in dummy) / len(dummy),
     ),
     "cosine, each named": (
-        lambda names: Cosine("each", chosen(names)),
+        lambda names: CosineDistance("each", chosen(names)),
         lambda dummy, seen: (
             sum(cosine(dummy, seen, [n]) for n in chosen(dummy)) / len(chosen(dummy))
         ),
@@ -101,7 +101,9 @@ OBJECTIVES = {  # name -> (names -> objective), (dummy, seen -> what it must be)
         lambda dummy, seen: absolute(dummy, seen, heavy),
     ),
     "sum": (
-        lambda names: Sum(((3.0, SquaredDistance()), (0.1, Cosine()), (1e-3, AbsoluteDistance()))),
+        lambda names: Sum(
+            ((3.0, SquaredDistance()), (0.1, CosineDistance()), (1e-3, AbsoluteDistance()))
+        ),
         lambda dummy, seen: (
             3 * squared(dummy, seen)
             + 0.1 * cosine(dummy, seen, dummy)
@@ -235,7 +237,9 @@ def test_weights_default_to_one():
     assert Distance({"b": 0.0})(trace, target).item() == pytest.approx(5**0.5)
 
 
-@pytest.mark.parametrize("objective", [SquaredDistance(), Distance(), Cosine(), Cosine("each")])
+@pytest.mark.parametrize(
+    "objective", [SquaredDistance(), Distance(), CosineDistance(), CosineDistance("each")]
+)
 def test_objective_and_derivative_are_finite_where_gradients_agree(objective):
     dummy = normal(0, 3, 50).requires_grad_()
     losses = objective(*of_vectors(dummy, dummy.detach().clone()))
@@ -244,7 +248,7 @@ def test_objective_and_derivative_are_finite_where_gradients_agree(objective):
     assert derivative.isfinite().all()
 
 
-@pytest.mark.parametrize("objective", [Distance(), Cosine(), Cosine("each")])
+@pytest.mark.parametrize("objective", [Distance(), CosineDistance(), CosineDistance("each")])
 @pytest.mark.parametrize("zero", ["dummy", "seen", "both"])
 def test_objective_and_derivative_are_finite_where_a_gradient_is_zero(objective, zero):
     dummy = (normal(0, 2, 50) * (zero == "seen")).requires_grad_()
@@ -257,12 +261,12 @@ def test_objective_and_derivative_are_finite_where_a_gradient_is_zero(objective,
 def test_cosine_is_0_for_alike_1_for_orthogonal_and_2_for_opposite_gradients():
     seen = torch.eye(4)[:3]
     dummy = torch.stack([5 * seen[0], torch.eye(4)[3], -0.1 * seen[2]])
-    assert Cosine()(*of_vectors(dummy, seen)).tolist() == pytest.approx([0, 1, 2])
+    assert CosineDistance()(*of_vectors(dummy, seen)).tolist() == pytest.approx([0, 1, 2])
 
 
 def test_cosine_does_not_see_the_scale_of_the_update():
     dummy, seen = normal(0, 2, 50, dtype=torch.float64), normal(1, 2, 50, dtype=torch.float64)
-    found = [Cosine()(*of_vectors(dummy, scale * seen)) for scale in (1, 1e-6)]
+    found = [CosineDistance()(*of_vectors(dummy, scale * seen)) for scale in (1, 1e-6)]
     torch.testing.assert_close(*found, rtol=1e-12, atol=0)
 
 
@@ -271,7 +275,7 @@ def test_a_distance_that_cancelled_below_zero_counts_as_rounding():
     assert below.squared_distance < 0
 
     class Below(Target):
-        def compared(self, trace, names):
+        def compare(self, trace, names):
             return names, below
 
     target = Below([Update({"w": torch.ones(1)})], ["w"])

@@ -1,6 +1,6 @@
 import pytest
 
-from benchmark.toolbox.matching.schedules import After, Constant, Cosine, Linear, Steps, Warmup
+from benchmark.toolbox.matching.schedules import After, Constant, CosineDecay, Steps, Warmup
 
 
 @pytest.mark.parametrize(
@@ -10,13 +10,10 @@ from benchmark.toolbox.matching.schedules import After, Constant, Cosine, Linear
         (Steps(), {0: 1, 0.374: 1, 0.375: 0.1, 0.624: 0.1, 0.625: 0.01, 0.875: 0.001, 0.99: 0.001}),
         (Steps(at=(0.5,), factor=0.3), {0.49: 1, 0.5: 0.3}),
         (After(0.5), {0: 0, 0.49: 0, 0.5: 1, 0.99: 1}),
-        (Linear(), {0: 1, 0.25: 0.75, 0.9: 0.1}),
-        (Linear(to=0.2), {0: 1, 0.5: 0.6}),
-        (Cosine(), {0: 1, 1 / 3: 0.75, 0.5: 0.5, 2 / 3: 0.25}),
-        (Cosine(to=0.2), {0: 1, 0.5: 0.6, 2 / 3: 0.4}),
+        (CosineDecay(), {0: 1, 1 / 3: 0.75, 0.5: 0.5, 2 / 3: 0.25}),
+        (CosineDecay(to=0.2), {0: 1, 0.5: 0.6, 2 / 3: 0.4}),
         (Warmup(0.2), {0: 0, 0.05: 0.25, 0.1: 0.5, 0.2: 1, 0.9: 1}),
-        (Warmup(0.2, Linear()), {0.1: 0.5, 0.2: 1, 0.4: 0.75, 0.6: 0.5}),
-        (Warmup(0.5, Cosine(to=0.2)), {0.25: 0.5, 0.5: 1, 0.75: 0.6}),
+        (Warmup(0.5, CosineDecay(to=0.2)), {0.25: 0.5, 0.5: 1, 0.75: 0.6}),
     ],
     ids=repr,
 )

@@ -26,7 +26,7 @@ def test_positions_are_one_name(victim):
     assert select.of_positions(victim, victim.weights()) == {"pos_embed"}
 
 
-def test_only_names_that_were_sent_are_chosen(victim):
+def test_positions_that_were_not_sent_are_not_chosen(victim):
     sent = [name for name in victim.weights() if "pos_embed" not in name]
     assert select.of_positions(victim, sent) == frozenset()
 

@@ -9,7 +9,7 @@ from benchmark.contract import Budget, Knowledge, Observation, Stack, TextBatch,
 from benchmark.errors import NotApplicable, WithheldError
 from benchmark.registry import Registry
 from benchmark.toolbox.matching import Registration, Search, SearchAttack, SquaredDistance, Term
-from benchmark.toolbox.matching.text import Text
+from benchmark.toolbox.matching.text import TextUnknowns
 from benchmark.toolbox.matching.unknowns import unknowns
 from benchmark.toolbox.priors import EuclideanNorm
 from benchmark.victims import TextSpec, build
@@ -90,7 +90,7 @@ def test_true_unknowns_have_the_victims_own_loss_and_answer_the_truth(architectu
 
 def test_unknown_embeddings_start_with_the_spread_of_the_table():
     model = make()
-    sought = Text.of(see(model, written(0)), searched=False)
+    sought = TextUnknowns.of(see(model, written(0)), searched=False)
     drawn = torch.randn(200, sought.numel, generator=torch.Generator().manual_seed(0))
     found, table = sought.inputs(drawn).flatten(0, 2), model.embed(torch.arange(VOCABULARY))
     assert found.std().item() == pytest.approx(table.std().item(), rel=0.05)
@@ -113,8 +113,8 @@ def test_a_short_sequence_is_found_exactly(labels):
 
 @pytest.mark.parametrize("batch", [1, 2])
 def test_a_trial_of_several_gets_the_iterates_it_gets_alone(monkeypatch, batch):
-    ended, answer = [], Text.answer
-    monkeypatch.setattr(Text, "answer", lambda *of: ended.append(of[1]) or answer(*of))
+    ended, answer = [], TextUnknowns.answer
+    monkeypatch.setattr(TextUnknowns, "answer", lambda *of: ended.append(of[1]) or answer(*of))
     model = make().double()
     Attack().reconstruct_stack(make_stack(model, 3, batch=batch))
     together, ended[:] = list(ended), []

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 from benchmark.errors import NotApplicable
-from benchmark.toolbox.matching.gradients import Lookup, Product
+from benchmark.toolbox.matching.gradients import EmbeddingLookup, Product
 from benchmark.toolbox.matching.trace import Tracer
 from benchmark.victims import TextSpec, build
 
@@ -51,7 +51,7 @@ def cross_entropy(labels):
 
 
 def formed(gradient):
-    return gradient if isinstance(gradient, torch.Tensor) else gradient.formed().flatten(1)
+    return gradient if isinstance(gradient, torch.Tensor) else gradient.form().flatten(1)
 
 
 def plain(network, images, labels):
@@ -262,7 +262,9 @@ def test_text_models_agree_with_autograd(tied):
 
 def test_a_table_s_gradient_is_not_formed_unless_it_is_tied():
     labels, ids = cross_entropy(torch.tensor([[1], [2]])), whole_numbers(0, 11, 2, 1, 4)
-    assert isinstance(Tracer(Text(tied=False)).trace(ids, labels).gradients["words.weight"], Lookup)
+    assert isinstance(
+        Tracer(Text(tied=False)).trace(ids, labels).gradients["words.weight"], EmbeddingLookup
+    )
     tied = Tracer(Text(tied=True)).trace(ids, labels).gradients["words.weight"]
     assert isinstance(tied, torch.Tensor)
 

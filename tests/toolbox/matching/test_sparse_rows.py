@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from benchmark.toolbox.matching.linear import linear
-from benchmark.toolbox.matching.living import living, spread, taken
-from benchmark.toolbox.matching.products import LowRank, of_product
+from benchmark.toolbox.matching.products import LowRank, compare_products
 from benchmark.toolbox.matching.smooth import gelu
+from benchmark.toolbox.matching.sparse_rows import gather_rows, nonzero_rows, scatter_rows
 
 ROWS, TOKENS, WIDTH = 2, 3, 4
 
@@ -45,17 +45,17 @@ def test_gelu_s_derivatives_hold_far_from_zero():
 
 def test_only_rows_of_zeros_are_without_a_gradient():
     gradient = torch.zeros(ROWS, TOKENS, WIDTH)
-    assert living(gradient) is None
+    assert nonzero_rows(gradient) is None
     gradient[0, 1, 2], gradient[1, 2, 0], gradient[1, 0, 3] = -1e-38, 1.0, torch.nan
-    assert living(gradient).tolist() == [1, 3, 5]
-    assert living(torch.ones(ROWS, TOKENS, WIDTH)) is None
-    assert living(gradient[:, 0]).tolist() == [1]
+    assert nonzero_rows(gradient).tolist() == [1, 3, 5]
+    assert nonzero_rows(torch.ones(ROWS, TOKENS, WIDTH)) is None
+    assert nonzero_rows(gradient[:, 0]).tolist() == [1]
 
 
 def test_rows_return_to_their_places():
     gradient, alive = normal(0, ROWS, TOKENS, WIDTH), torch.tensor([1, 5])
-    there = spread(alive, taken(alive, gradient), gradient)
-    assert living(there).tolist() == [1, 5]
+    there = scatter_rows(alive, gather_rows(alive, gradient), gradient)
+    assert nonzero_rows(there).tolist() == [1, 5]
     assert torch.equal(there.flatten(0, 1)[alive], gradient.flatten(0, 1)[alive])
 
 
@@ -68,7 +68,7 @@ def test_products_of_living_tokens_are_those_of_all(low, alive):
     outputs, seen = kept * leaves[1], left @ right.mT
     formed = outputs.mT @ inputs
     wanted = formed.square().sum((1, 2)), (formed * seen).sum((1, 2))
-    found = of_product(inputs, outputs, seen, LowRank(left, right) if low else None)
+    found = compare_products(inputs, outputs, seen, LowRank(left, right) if low else None)
     for one, other in zip(found, wanted, strict=True):
         torch.testing.assert_close(one, other)
         pairs = (torch.autograd.grad(of.sum(), leaves, retain_graph=True) for of in (one, other))

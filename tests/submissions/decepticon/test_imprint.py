@@ -4,9 +4,10 @@ import torch
 from benchmark.contract import TextBatch
 from benchmark.errors import NotApplicable
 from benchmark.seeds import generator
-from benchmark.toolbox.text.imprint import given, imprint
-from benchmark.toolbox.text.layout import layout, measured
 from benchmark.victims import TextSpec, build, weights
+from submissions.attacks.decepticon.imprint import imprint
+from submissions.attacks.decepticon.layout import Layout, measuring
+from submissions.attacks.decepticon.measuring import given_to
 
 SMALL = {"width": 64, "depth": 3, "heads": 4, "mlp": 96, "vocabulary": 200, "length": 24}
 ALL = ["transformer3", "gpt2", "bert_base"]
@@ -36,10 +37,10 @@ def gradient(model, batch):
 @pytest.mark.parametrize("architecture", ALL)
 def test_every_measuring_block_is_given_the_same_content(architecture, position):
     model, parts, _ = imprinted(architecture, position=position)
-    content = layout(parts).content
+    content = Layout.of(parts).content
     first, *others = (
-        given(model, block.first.weight.name, text(3))[..., content]
-        for block in parts.blocks[: measured(parts)]
+        given_to(model, block.first.weight.name, text(3))[..., content]
+        for block in parts.blocks[: measuring(parts)]
     )
     assert first.std() > 0.5
     for other in others:  # 0.004 at most: the small constant in each norm
@@ -50,10 +51,10 @@ def test_every_measuring_block_is_given_the_same_content(architecture, position)
 @pytest.mark.parametrize("architecture", ALL)
 def test_marks_are_alike_within_a_sequence_and_differ_between_sequences(architecture, position):
     model, parts, _ = imprinted(architecture, position=position)
-    place = layout(parts)
-    values = given(model, parts.blocks[0].projection.weight.name, text(3))
-    heads = values.unflatten(2, (parts.heads, -1))[:, :, : len(place.anchors), : place.share]
-    seen = heads if parts.masked else heads[:, len(place.anchors) - 1 :]
+    layout = Layout.of(parts)
+    values = given_to(model, parts.blocks[0].projection.weight.name, text(3))
+    heads = values.unflatten(2, (parts.heads, -1))[:, :, : len(layout.anchors), : layout.share]
+    seen = heads if parts.masked else heads[:, len(layout.anchors) - 1 :]
     assert (seen - seen[:, -1:]).abs().max() < 1e-5 * seen.abs().max()
     assert torch.pdist(seen[:, -1].flatten(1)).min() > 0.1 * seen.std()
 
@@ -67,26 +68,26 @@ def test_the_first_attention_passes_no_gradient_to_its_queries_and_keys():
 
 
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
-def test_thresholds_ascend_and_a_block_begins_where_the_one_before_ends(activation):
+def test_edges_ascend_and_a_block_begins_where_the_one_before_ends(activation):
     _, parts, known = imprinted("transformer3", activation=activation)
-    ladders = []
+    edges = []
     for block in parts.blocks:
         rows, bias = block.first.weight.of(known), block.first.bias.of(known)
         assert torch.equal(rows, rows[:1].expand_as(rows))
-        ladders.append(-bias / rows[0].norm())
-    assert all((ladder.diff() > 0).all() for ladder in ladders)
-    assert ladders[0][-1] == ladders[1][0]
-    assert ladders[1][-1] == ladders[2][0]
+        edges.append(-bias / rows[0].norm())
+    assert all((edge.diff() > 0).all() for edge in edges)
+    assert edges[0][-1] == edges[1][0]
+    assert edges[1][-1] == edges[2][0]
 
 
-def test_rungs_hold_equal_shares_of_public_text():
+def test_bins_hold_equal_shares_of_public_text():
     model, parts, known = imprinted("transformer3")
     first = parts.blocks[0].first
     direction = first.weight.of(known)[0] / first.weight.of(known)[0].norm()
-    found = given(model, first.weight.name, text(200, name="other")) @ direction
-    ladder = torch.cat([-block.first.bias.of(known) for block in parts.blocks])
-    ladder = ladder / first.weight.of(known)[0].norm()
-    below = [(found < ladder[int(q * (len(ladder) - 1))]).float().mean() for q in (0.25, 0.5, 0.75)]
+    found = given_to(model, first.weight.name, text(200, name="other")) @ direction
+    edge = torch.cat([-block.first.bias.of(known) for block in parts.blocks])
+    edge = edge / first.weight.of(known)[0].norm()
+    below = [(found < edge[int(q * (len(edge) - 1))]).float().mean() for q in (0.25, 0.5, 0.75)]
     assert torch.stack(below).numpy() == pytest.approx([0.25, 0.5, 0.75], abs=0.1)
 
 
@@ -115,7 +116,7 @@ def test_content_of_a_token_table_has_gradient_where_a_token_was_read_alone(arch
     masked[:, 3] = True
     update = gradient(model, TextBatch(tokens, masked if parts.masked else None))
     read = tokens.masked_fill(masked, 7) if parts.masked else tokens[:, :-1]
-    table = update[parts.token_embedding][:, layout(parts).content]
+    table = update[parts.token_embedding][:, Layout.of(parts).content]
     assert torch.equal(table.any(1).nonzero()[:, 0], read.unique())
 
 
@@ -135,5 +136,5 @@ def test_too_small_a_model_is_not_applicable(architecture, settings, reason):
 def test_a_layer_s_input_is_read_without_dropout_and_training_goes_on():
     model = victim("transformer3", dropout=0.5).train()
     name = model.anatomy.blocks[1].first.weight.name
-    assert torch.equal(given(model, name, text(2)), given(model, name, text(2)))
+    assert torch.equal(given_to(model, name, text(2)), given_to(model, name, text(2)))
     assert model.training

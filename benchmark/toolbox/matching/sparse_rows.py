@@ -11,7 +11,7 @@ from __future__ import annotations
 from torch import Tensor
 
 
-def living(gradient: Tensor) -> Tensor | None:
+def nonzero_rows(gradient: Tensor) -> Tensor | None:
     """Return which rows of (..., features), counted flat, have a gradient; None where all have.
 
     Where none has, a factor may vanish at this point alone (keys of a blank image), so all are
@@ -26,12 +26,12 @@ def living(gradient: Tensor) -> Tensor | None:
     return alive.nonzero()[:, 0] if 0 < int(alive.sum()) < len(alive) else None
 
 
-def taken(alive: Tensor | None, tensor: Tensor) -> Tensor:
-    """Return the living rows of (..., features), (living, features); all, as they are, for None."""
+def gather_rows(alive: Tensor | None, tensor: Tensor) -> Tensor:
+    """Return the nonzero rows of (..., features), (nonzero, features); all for None."""
     return tensor if alive is None else tensor.flatten(0, -2).index_select(0, alive)
 
 
-def spread(alive: Tensor | None, rows: Tensor, like: Tensor) -> Tensor:
+def scatter_rows(alive: Tensor | None, rows: Tensor, like: Tensor) -> Tensor:
     """Return rows where they were taken from, in a tensor (*like's, features), zero elsewhere."""
     if alive is None:
         return rows

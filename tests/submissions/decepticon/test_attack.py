@@ -1,8 +1,6 @@
 """What the malicious server reads of small victims, and what it vouches for."""
 
 import copy
-from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,10 +11,8 @@ from benchmark.contract import Budget, Knowledge, Observation, TextBatch, Update
 from benchmark.errors import NotApplicable
 from benchmark.registry import Registry
 from benchmark.seeds import generator
-from benchmark.toolbox.text.readout import Readings
-from submissions.attacks.decepticon.filling import Sheet, fill_masked
-from submissions.attacks.decepticon.lookups import dropped, lookups
-from submissions.attacks.decepticon.spelling import Items, Marked, Tables
+from submissions.attacks.decepticon.lookups import dropped, read_rows
+from submissions.attacks.decepticon.tables import Tables
 
 VOCABULARY, LENGTH, MASK = 300, 20, 7
 SIZES = {"width": 96, "depth": 3, "heads": 8, "mlp": 600}
@@ -91,16 +87,6 @@ def test_masked_tokens_are_read_too():
     assert right
 
 
-def test_a_code_that_noise_made_zero_keeps_no_masked_token_from_being_read():
-    sheet, tables = Sheet.empty(1, 4), SimpleNamespace(codes=torch.arange(1.0, 11.0))
-    sheet.tokens[:] = torch.tensor([[5, MASK, 6, MASK]])
-    sheet.codes[:] = torch.tensor([[0.0, 3.0, 1.0, 4.0]])
-    sheet.blocks[:] = torch.tensor([[0, 1, 1, 1]])
-    counts = torch.zeros(10, dtype=torch.int64).index_fill_(0, torch.tensor([2, 4]), 1)
-    fill_masked(sheet, counts, tables, MASK)
-    assert sheet.tokens.tolist() == [[5, 2, 6, 4]]
-
-
 def test_fixed_positions_hide_little_of_a_masked_model_s_text():
     total, _, _ = scores(build_attack(), text(6), "bert_base", position="sinusoidal")
     assert total >= 0.75
@@ -126,7 +112,7 @@ def test_variants_read_as_much(arguments):
     assert right
 
 
-def test_more_tokens_than_half_the_rungs_are_read_in_place():
+def test_more_tokens_than_half_the_bins_are_read_in_place():
     tokens = text(50)
     total, _, _ = scores(build_attack(), tokens)
     assert tokens.numel() > 0.5 * SIZES["depth"] * SIZES["mlp"]
@@ -139,85 +125,6 @@ def test_sequences_that_begin_alike_are_told_apart_by_their_labels():
     total, _, right = scores(build_attack(), tokens)
     assert total >= 0.95
     assert right
-
-
-def marked(known, rungs, places, factors, seen=None):
-    """Return readings whose rungs hold what `factors` times the marks of their groups add up to.
-
-    Args:
-        known: (groups, marks).
-        rungs: a list of groups for each rung.
-        places: of each reading.
-        factors: of each reading.
-        seen: which marks each reading carries; all of them.
-    """
-    group = torch.tensor([one for rung in rungs for one in rung])
-    rung = torch.tensor([i for i, rung in enumerate(rungs) for _ in rung])
-    count = torch.tensor([len(rung) for rung in rungs for _ in rung])
-    factors = torch.tensor(factors)
-    token, exact = torch.arange(len(rung)), torch.ones_like(rung, dtype=torch.bool)
-    readings = Readings(rung, torch.tensor(places), token, factors, count, exact)
-    sums = torch.zeros(len(rungs), known.shape[1])
-    sums.index_add_(0, rung, factors[:, None] * known[group])
-    seen = torch.ones(len(rung), known.shape[1], dtype=torch.bool) if seen is None else seen
-    return Marked(readings, sums, factors, seen, share=2)
-
-
-def test_three_tokens_share_a_rung_where_no_two_do():
-    known = torch.randn(3, 6, generator=generator(0, "marks"))
-    one = marked(known, [[0], [1], [2], [2, 0, 1]], [0, 0, 0, 1, 2, 3], [1, 1, 1, 1, 1.2, 0.8])
-    found, sure = one.grouped(known, batch=3, length=4)
-    assert found.tolist() == [0, 1, 2, 2, 0, 1]
-    assert sure.all()
-
-
-def test_tokens_of_one_factor_on_a_rung_are_not_sure():
-    known = torch.randn(3, 6, generator=generator(0, "marks"))
-    one = marked(known, [[0], [1], [2], [2, 0, 1]], [0, 0, 0, 1, 2, 3], [1, 1, 1, 1, 1.2, 1.0])
-    assert one.twins.tolist() == [False, False, False, True, False, True]
-    found, sure = one.grouped(known, batch=3, length=4)
-    assert sorted(found[3:].tolist()) == [0, 1, 2]
-    assert sure.tolist() == (~one.twins).tolist()[:3] + [False] * 3
-
-
-def test_of_sums_that_are_as_right_none_is_sure():
-    known = torch.randn(3, 6, generator=generator(0, "marks"))
-    known[1] = known[0]
-    one = marked(known, [[0], [1], [2], [2, 0]], [0, 0, 0, 1, 2], [1, 1, 1, 1, 1.2])
-    found, sure = one.grouped(known, batch=3, length=4)
-    assert found[3] == 2
-    assert found[4] in (0, 1)
-    assert not sure[3:].any()
-
-
-def test_a_first_token_on_a_rung_has_its_own_mark_for_those_it_does_not_see():
-    known = torch.randn(3, 6, generator=generator(0, "marks"))
-    known[:, :2] = known[0, :2]  # sequences of one first token
-    seen = torch.ones(5, 6, dtype=torch.bool)
-    seen[3, 2:] = False
-    one = marked(known, [[0], [1], [2], [2, 1]], [1, 1, 1, 0, 3], [1, 1, 1, 1, 1.2], seen)
-    one.rungs[3] = known[0, :2].repeat(3) + 1.2 * known[1]
-    found, sure = one.grouped(known, batch=3, length=4)
-    assert found[4] == 1
-    assert not sure[3]  # of whichever sequence
-
-
-def test_a_group_of_two_sequences_taken_for_one_is_not_sure():
-    items = Items(
-        position=torch.tensor([4, 5, 6, 7, 8, 4, 5, 6, 7, 8, 8]),
-        token=torch.arange(11),
-        group=torch.tensor([0] * 5 + [1] * 6),
-        block=torch.zeros(11, dtype=torch.int64),
-        code=torch.ones(11),
-        copies=torch.ones(11, dtype=torch.int64),
-        sure=torch.ones(11, dtype=torch.bool),
-    )
-    seen = observe(build_attack(), text(2))
-    tables = Tables.of(seen.update, seen.model, LENGTH)
-    sure = items.doubted(torch.tensor([1, 1]), 2, tables)
-    assert sure.sure.tolist() == [True] * 5 + [False] * 6
-    alone = replace(items, group=torch.zeros(11, dtype=torch.int64)).where(items.group == 1)
-    assert alone.doubted(torch.tensor([1]), 1, tables).sure.tolist() == [True] * 4 + [False] * 2
 
 
 @pytest.mark.parametrize("name", ["t1", "t2"])
@@ -266,7 +173,7 @@ def test_a_token_at_two_places_is_read_at_both_with_dropout():
     tokens[1, 7] = tokens[4, 15] = 200
     seen = observe(build_attack(), tokens, dropout=0.1)
     tables = Tables.of(seen.update, seen.model, LENGTH)
-    found = {int(tables.words[one.token]): one for one in lookups(seen.update, tables)}
+    found = {int(tables.words[one.token]): one for one in read_rows(seen.update, tables)}
     assert found[200].positions.tolist() == [7, 15]
     assert all(found[word].positions.tolist() == [(word - 10) % LENGTH] for word in (40, 45, 52))
 

@@ -1,4 +1,4 @@
-"""Rungs under noise: few rows of a gradient differ from the next by more than the noise.
+"""Bins under noise: few rows of a gradient differ from the next by more than the noise.
 
 The rows of an imprinted layer's gradient are a cumulative sum with as many jumps as tokens, so
 noise on each row averages out between jumps. Source: Fowl et al. (ICLR 2023, Decepticons, appendix
@@ -14,9 +14,7 @@ import heapq
 import torch
 from torch import Tensor
 
-_ABOVE = 2.0  # times the square that noise alone would have
-_SPARE = 1.5  # jumps sought, times those expected
-_SWEEPS = 2
+from submissions.attacks.decepticon.thresholds import CHOSEN
 
 
 def noise_of(rows: Tensor) -> float:
@@ -48,7 +46,7 @@ def jumps(rows: Tensor, expected: int) -> tuple[Tensor, Tensor]:
         lost = means[:-1] - means[1:]
         alone = noise**2 * rows.shape[1] * (1 / sizes[:-1] + 1 / sizes[1:].clamp_min(1))
         ratio = lost.square().sum(1) / alone.clamp_min(torch.finfo(rows.dtype).tiny)
-        if float(ratio.min()) > _ABOVE:
+        if float(ratio.min()) > CHOSEN.jump_square:
             return edges, lost
         edges = torch.cat([edges[: int(ratio.argmin())], edges[int(ratio.argmin()) + 1 :]])
     return edges, rows[:0]
@@ -60,7 +58,7 @@ def _pursue(rows: Tensor, expected: int) -> Tensor:
     The best fit of a segment is its mean, so that a new split changes nothing beside its own
     segment, and a pursuit costs no more than a few passes over the rows.
     """
-    sought = min(int(_SPARE * expected) + 2, len(rows) // 2)
+    sought = min(int(CHOSEN.jumps_sought * expected) + 2, len(rows) // 2)
     # as many columns as the vectors below the jumps can span hold all but noise
     axes = torch.linalg.eigh(rows.T.double() @ rows.double()).eigenvectors
     rows = rows.double() @ axes[:, -min(2 * expected + 2, rows.shape[1]) :]
@@ -72,7 +70,7 @@ def _pursue(rows: Tensor, expected: int) -> Tensor:
         for half in ((start, at), (at, end)):
             heapq.heappush(segments, _split(sums, *half))
     bounds.sort()
-    for _ in range(_SWEEPS):  # the first splits were made while all others were missing
+    for _ in range(CHOSEN.jump_sweeps):  # the first splits were made while all others were missing
         for i in range(1, len(bounds) - 1):
             bounds[i] = _split(sums, bounds[i - 1], bounds[i + 1])[1]
     return torch.tensor(bounds[1:-1], dtype=torch.int64) - 1

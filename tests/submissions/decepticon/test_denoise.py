@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from benchmark.seeds import generator
-from benchmark.toolbox.text.denoise import jumps, noise_of
+from submissions.attacks.decepticon.denoise import jumps, noise_of
 
 
 def ladder(noise, tokens=12, rows=300, width=40):

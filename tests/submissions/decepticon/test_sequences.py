@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmark.seeds import generator
-from benchmark.toolbox.text.sequences import chain, combinations, distances, groups
+from submissions.attacks.decepticon.sequences import chain, combinations, distances, groups
 
 
 def draw(*shape, name="marks"):
@@ -66,7 +66,7 @@ def test_one_sequence_is_one_group():
     assert groups(draw(10, 6), 1).shape == (1, 6)
 
 
-def test_weighted_marks_of_a_shared_rung_are_taken_apart(known):
+def test_weighted_marks_of_a_shared_bin_are_taken_apart(known):
     weights, each = torch.tensor([1.1, 0.7, 1.3]), known.expand(3, -1, -1)
     marks = weights @ known[[4, 0, 6]]
     anywhere = torch.ones(3, 8, dtype=torch.bool)

@@ -12,10 +12,7 @@ import math
 import torch
 from torch import Tensor
 
-SAME = 1e-2
-"""Marks nearer than this, in sizes of all marks, are one group's."""
-_FEW = 0.15  # of a sequence's tokens
-_COMBINATIONS = 2**20  # of groups that the tokens of a rung may belong to
+from submissions.attacks.decepticon.thresholds import CHOSEN
 
 
 def size_of(marks: Tensor) -> float:
@@ -51,10 +48,10 @@ def groups(marks: Tensor, batch: int) -> Tensor:
     """
     if batch == 1:
         return marks.nanmedian(0).values[None]
-    least = SAME * size_of(marks)
-    # marks that few others have are those of equal tokens of two sequences on one rung
+    least = CHOSEN.same * size_of(marks)
+    # marks that few others have are those of equal tokens of two sequences on one bin
     alike = (distances(marks, marks) < least).sum(1)
-    usual = marks[alike > _FEW * len(marks) / batch]
+    usual = marks[alike > CHOSEN.few_alike * len(marks) / batch]
     if len(usual) >= max(batch, len(marks) / 2):  # under noise hardly any are alike
         marks = usual
     chosen, distance = [0], distances(marks, marks[:1])[:, 0]
@@ -81,13 +78,33 @@ def _equal_sizes(marks: Tensor, start: Tensor) -> Tensor:
     return torch.from_numpy(clusters.cluster_centers_).float()
 
 
+class Choices:
+    """All ways to give each of k tokens one of the groups that it is allowed.
+
+    Args:
+        allowed: (k, groups) bool.
+    """
+
+    def __init__(self, allowed: Tensor) -> None:
+        self.each = [row.nonzero()[:, 0] for row in allowed]
+        self.number = math.prod(len(one) for one in self.each)
+
+    def at(self, index: Tensor) -> Tensor:
+        """Return groups (n, k) by index (n,); the last token's group runs fastest."""
+        columns = []
+        for one in reversed(self.each):
+            columns.append(one[index % len(one)])
+            index = index // len(one)
+        return torch.stack(columns[::-1], 1)
+
+
 def combinations(
     marks: Tensor, weights: Tensor, known: Tensor, allowed: Tensor, least: float
 ) -> tuple[Tensor, Tensor]:
-    """Return all groups whose weighted marks add up to those of a rung with k tokens.
+    """Return all groups whose weighted marks add up to those of a bin with k tokens.
 
     Args:
-        marks: (entries,), of the rung.
+        marks: (entries,), of the bin.
         weights: (k,), of each token in them.
         known: (k, groups, entries), the marks of each token if it were of a group.
         allowed: (k, groups) bool, where a token may belong.
@@ -97,25 +114,20 @@ def combinations(
         Groups (n, k), best first, and what each misses (n,), of what it may. None where too many
         would have to be tried.
     """
-    choices = [row.nonzero()[:, 0] for row in allowed]
-    sizes = [len(choice) for choice in choices]
-    if not 0 < math.prod(sizes) <= _COMBINATIONS:
-        return torch.zeros(0, len(sizes), dtype=torch.int64), marks[:0]
+    choices = Choices(allowed)
+    if not 0 < choices.number <= CHOSEN.most_choices:
+        return torch.zeros(0, len(allowed), dtype=torch.int64), marks[:0]
     *others, last = [
-        weight * own[choice] for weight, own, choice in zip(weights, known, choices, strict=True)
+        weight * own[one] for weight, own, one in zip(weights, known, choices.each, strict=True)
     ]
     left = marks[None]
-    for part in others:  # in the order of a product, the last choice running fastest
+    for part in others:  # in the order of the choices
         left = (left[:, None] - part).flatten(0, 1)
     limit = least * float(weights.abs().sum()) * len(marks) ** 0.5
     off = torch.cdist(left, last, compute_mode="donot_use_mm_for_euclid_dist").flatten() / limit
     fits = (off < 1).nonzero()[:, 0]
     fits = fits[off[fits].argsort()]
-    columns, rest = [], fits
-    for choice, size in zip(reversed(choices), reversed(sizes), strict=True):
-        columns.append(choice[rest % size])
-        rest = rest // size
-    return torch.stack(columns[::-1], 1), off[fits]
+    return choices.at(fits), off[fits]
 
 
 def chain(

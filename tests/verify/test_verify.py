@@ -1,0 +1,135 @@
+"""What a change of the source does to records, on a copy of the repository."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from benchmark.identity import ROOT
+
+SEARCHED = {
+    "name": "tiny",
+    "version": 1,
+    "title": "Tiny",
+    "description": "Cells in milliseconds.",
+    "data": {"name": "digits", "size": 16},
+    "victim": {"architecture": "april_b", "width": 32, "depth": 1, "patch": 4},
+    "threat": {"grants": ["batch_size", "data_statistics", "labels"]},
+    "trials": 2,
+    "seeds": [0],
+    "budget": {"seconds": 30, "memory_mib": 256, "gradient_evaluations": 20},
+    "metrics": ["psnr", "ssim"],
+}
+CHOSEN = ("--attack", "dlg", "--attack", "random", "--defense", "none")
+LOOP = "benchmark/toolbox/matching/loop.py"
+
+
+@dataclass
+class Copy:
+    """A copy of the repository, its tiny protocol, and its records."""
+
+    root: Path
+
+    def run(self, *words, code=0):
+        """Run a command there and return what it printed; fail unless it ends with the code."""
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmark.cli", *map(str, words)],
+            cwd=self.root,
+            env={**os.environ, "PYTHONPATH": str(self.root)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout
+
+    def change(self, file, was, now):
+        """Replace the one place of a text in a file."""
+        path = self.root / file
+        text = path.read_text()
+        assert text.count(was) >= 1, f"{file}: no {was!r}"
+        path.write_text(text.replace(was, now))
+
+    def attested(self):
+        path = self.root / "results/attestations.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    root = tmp_path_factory.mktemp("copy")
+    for part in ("benchmark", "submissions"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / part, root / part, ignore=ignored)
+    (root / "protocols/suites").mkdir(parents=True)
+    (root / "protocols/__init__.py").touch()
+    (root / "protocols/tiny.yaml").write_text(yaml.safe_dump(SEARCHED))
+    (root / "protocols/suites/quick.yaml").write_text("name: quick\ntitle: q\nprotocols: [tiny]\n")
+    Copy(root).run("run", "quick", *CHOSEN)
+    return root
+
+
+@pytest.fixture
+def copy(recorded, tmp_path):
+    """Return a copy of its own for each test."""
+    return Copy(Path(shutil.copytree(recorded, tmp_path / "copy")))
+
+
+def test_words_and_a_renamed_local_make_nothing_due_and_are_cleared(copy):
+    first = next(
+        line.split(" = ")[0].strip()
+        for line in (copy.root / LOOP).read_text().splitlines()
+        if line.startswith("    ") and line.split(" = ")[0].strip().isidentifier() and " = " in line
+    )
+    text = (copy.root / LOOP).read_text()
+    (copy.root / LOOP).write_text(f"# a comment\n{text}\n'''A docstring.'''\n")
+    assert "unverified" not in copy.run("run", "quick", *CHOSEN, "--plan")
+    copy.change(LOOP, first, f"{first}_renamed")
+    plan = copy.run("run", "quick", *CHOSEN, "--plan")
+    assert "0 due" in plan
+    assert "2 of 4 records unverified: the source of attack dlg has moved" in plan
+    copy.run("verify", "quick", "--sample", 0, code=3)
+    said = copy.run("verify", "quick", "--changed")
+    assert "1 cells came out the same, 0 did not" in said
+    (one,) = copy.attested()
+    assert (one["part"], one["name"], one["trials"]) == ("attack", "dlg", 1)
+    copy.run("verify", "quick", "--sample", 0)
+    assert "unverified" not in copy.run("run", "quick", *CHOSEN, "--plan")
+
+
+def test_changed_constant_of_the_engine_is_caught(copy):
+    copy.change("benchmark/toolbox/matching/optimisers.py", "0.999", "0.9")
+    said = copy.run("verify", "quick", "--changed", code=3)
+    assert "differs: tiny x none x dlg" in said
+    assert "raise the version of attack dlg" in said
+    assert not (copy.root / "results/attestations.jsonl").exists()
+    copy.change("benchmark/versions.py", '"matching": 1', '"matching": 2')
+    assert "1 due with 2 trials" in copy.run("run", "quick", *CHOSEN, "--plan")
+    copy.run("verify", "quick", "--sample", 0)
+
+
+def test_metric_that_moves_by_a_thousandth_is_caught(copy):
+    metric = copy.root / "benchmark/metrics/ssim.py"
+    text = metric.read_text()
+    assert text.count("    return float(") == 1
+    metric.write_text(text.replace("    return float(", "    return 1e-3 + float("))
+    said = copy.run("verify", "quick", code=3)
+    assert "ssim" in said
+    assert "raise the version of harness" in said
+
+
+def test_default_that_changes_under_the_same_digest_is_told(copy):
+    copy.change(
+        "benchmark/protocol/settings.py",
+        "batch_size: int = Field(default=1",
+        "batch_size: int = Field(default=2",
+    )
+    said = copy.run("verify", "quick", "--sample", 0, code=3)
+    assert "drifted" in said
+    assert "raise the protocol's version" in said
