@@ -1,6 +1,11 @@
 """What the closed forms must reach, trial by trial, in dB PSNR."""
 
+from dataclasses import replace
+
 import pytest
+import torch
+
+from benchmark.contract import Update
 
 
 @pytest.fixture
@@ -52,6 +57,31 @@ def test_april_s_closed_form_is_not_applicable_behind_a_norm(quick):
 )
 def test_dependent_positions_and_narrow_widths_hide_the_image_from_the_span(psnr, defense, ceiling):
     assert max(psnr("quick_digits_b", "span_closed_form", defense)) < ceiling
+
+
+@pytest.mark.parametrize(
+    ("attack", "defense"),
+    [
+        ("position_closed_form", "narrow_width"),
+        ("span_closed_form", "fixed_position,encoding=sincos_2d"),
+    ],
+)
+def test_rounding_decides_nothing_where_an_image_is_not_determined(quick, seen_by, attack, defense):
+    bench = quick("quick_digits_b")
+    seen = seen_by(bench, attack, defense)[0]
+    state, draws = seen.generator.get_state(), torch.Generator().manual_seed(0)
+
+    def answer(rounding):
+        update = {
+            name: gradient * (1 + rounding * (2 * torch.rand(gradient.shape, generator=draws) - 1))
+            for name, gradient in seen.update.items()
+        }
+        seen.generator.set_state(state)
+        return bench.cell(attack).attack.build().reconstruct(replace(seen, update=Update(update)))
+
+    exact, rounded = (answer(rounding).images for rounding in (0, 2**-22))
+    assert exact.std() > 0.01
+    assert (rounded - exact).abs().max() < 0.01
 
 
 @pytest.mark.parametrize("law", ["gaussian_noise", "laplacian_noise"])

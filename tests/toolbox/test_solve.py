@@ -1,9 +1,11 @@
 import numpy as np
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmark.toolbox.closedform import least_squares, row_space, solve_gradient
+from benchmark.toolbox.closedform.solve import clear_equations, likely, rounding_off
 
 sizes, seeds = st.integers(1, 30), st.integers(0, 2**32)
 
@@ -129,3 +131,28 @@ def test_a_badly_conditioned_gradient_is_solved_in_all_directions(rank, seed):
     answer = normal(rank, 2, seed=seed + 2)
     solution = solve_gradient(matrix, matrix @ answer)
     torch.testing.assert_close(solution, answer, rtol=1e-6, atol=1e-6)
+
+
+def test_rounding_moves_a_row_space_most_where_few_rows_hold_it(draw):
+    matrix, basis = low_rank(300, 100, 5, 0, smallest=1e-3)
+    rounded = matrix * (1 + 2**-24 * torch.randn(matrix.shape, generator=draw))
+    span = row_space(rounded, 5, draw)
+    inputs = basis @ torch.eye(5, dtype=torch.float64)
+    off = (inputs - span @ (span.T @ inputs)).norm(dim=0)
+    said = (rounding_off(rounded, span) @ (span.T @ inputs)).norm(dim=0)
+    assert ((said > off) & (said < 10 * off)).all()
+    assert not rounding_off(matrix + 1e-4 * normal(300, 100, seed=1), span).any()
+
+
+def test_equations_of_the_size_of_their_rounding_are_left_out():
+    equations, rounding = torch.diag(torch.tensor([1.0, 1e-6, 1e-3, 1e-6])), torch.eye(4)
+    rounding = rounding.double() * torch.tensor([1e-8, 1e-6, 1e-8, 1e-9])
+    clear = clear_equations(equations.double(), rounding)
+    torch.testing.assert_close(projector(clear), torch.diag(torch.tensor([1.0, 0, 1, 1])).double())
+
+
+def test_likely_rows_are_those_a_gradient_holds_most_of():
+    metric = likely(torch.diag(torch.tensor([1.0, 0.1, 0.0], dtype=torch.float64)))
+    assert torch.equal(metric, metric.T)
+    assert metric.diagonal()[:2].tolist() == pytest.approx([1, 0.1**0.6])
+    assert not likely(torch.zeros(3, 2, dtype=torch.float64)).isnan().any()

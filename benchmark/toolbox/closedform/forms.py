@@ -9,7 +9,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from benchmark.toolbox.closedform.solve import exact, least_squares, row_space, solve_gradient
+from benchmark.toolbox.closedform.solve import (
+    clear_equations,
+    exact,
+    least_squares,
+    likely,
+    rounding_off,
+    row_space,
+    solve_gradient,
+)
 
 
 def patches_from_positions(position_gradient: Tensor, embedding_gradient: Tensor) -> Tensor:
@@ -71,7 +79,9 @@ def patches_from_span(
     gradient span the raw patches. An input off the span must vanish:
     `P norm(weight x + offset) = 0`, P the projector off the span; a layer norm is a centring and
     a scale that is unknown but free, so the equation is linear in x. Exact for one image where
-    the unknowns (the rank of the patches) and the span's rank together stay below the width.
+    the unknowns (the rank of the patches) and the span's rank together stay below the width. Of
+    one image, equations that are no more than rounding are left out, and what is open then is
+    answered by the likeliest patches; the proxies of several are what their rounding makes them.
 
     Args:
         attention_gradient: (rows, width), the gradients of q, k and v above each other.
@@ -92,6 +102,13 @@ def patches_from_span(
         known = scale * (known - known.mean(0))
         if shift.any():  # norm(z) = scale * centred / s + shift: the factor s is one unknown more
             unknown = torch.cat([unknown, shift], dim=1)
+    metric = torch.eye(unknown.shape[1], dtype=unknown.dtype)
+    rounding = rounding_off(attention_gradient, span) @ (span.T @ unknown)
     unknown, known = (part - span @ (span.T @ part) for part in (unknown, known))
-    solution = -least_squares(unknown, known)
+    if tokens < 2 * len(offsets):  # one image
+        clear = clear_equations(unknown, rounding)
+        unknown, known = clear.T @ unknown, clear.T @ known
+        rank = basis.shape[1]
+        metric[:rank, :rank] = likely(exact(embedding_gradient) @ basis)
+    solution = -metric @ least_squares(unknown @ metric, known)
     return (basis @ solution[: basis.shape[1]]).T

@@ -14,6 +14,8 @@ _QUIETEST = 1e-6  # the least noise of a row, as a share of the largest
 _GAP = 3.0  # a singular value within this factor of the noise tail is noise
 _ROUNDING = 2.0**-20  # float32's 2^-24, with room for the errors of sums
 _GULF = 100.0  # the least drop to a null direction: 2,000 seen, and 40 between true ones
+_CLEAR = 5.0  # an equation's least size over its rounding: up to 4 seen without a signal
+_PRIOR = 0.6  # from 1/2 to 2/3 within 1 dB of it on the suite quick
 
 
 def least_squares(matrix: Tensor, right: Tensor) -> Tensor:
@@ -72,6 +74,55 @@ def row_space(matrix: Tensor, rank: int, generator: torch.Generator) -> Tensor:
         rows, values = _leading(matrix / left.clamp_min(_QUIETEST * left.max()), rank, generator)
     clear = int((values[:rank] > _GAP * values[rank]).sum())
     return rows[: max(clear, 1)].T
+
+
+def rounding_off(matrix: Tensor, basis: Tensor) -> Tensor:
+    """Return how far rounding alone moves the row space of a matrix (m, n), by direction.
+
+    An input `basis @ c` is found about `|rounding @ c|` off the row space: the more, the smaller
+    the singular values that hold it. Zero where a defense's noise is beyond all rounding.
+
+    Args:
+        matrix: (m, n), as given to `row_space`.
+        basis: (n, r), as returned by it.
+
+    Returns:
+        (r, r) in float64.
+    """
+    matrix = exact(matrix)
+    inside = matrix @ basis
+    off = matrix - inside @ basis.T
+    if not 0 < off.norm() < _ROUNDING * matrix.norm():
+        return basis.new_zeros(basis.shape[1], basis.shape[1])
+    noise = off.norm(dim=1, keepdim=True)
+    whitened = inside / noise.clamp_min(_QUIETEST * noise.max())  # noise of norm 1 in every row
+    _, values, directions = torch.linalg.svd(whitened, full_matrices=False)
+    tail = 1 + (matrix.shape[0] / matrix.shape[1]) ** 0.5  # such noise's largest singular value
+    return tail / values[:, None] * directions
+
+
+def clear_equations(equations: Tensor, rounding: Tensor) -> Tensor:
+    """Return an orthonormal basis (m, r) of the equations (m, n) that stand clear of rounding.
+
+    The generalised singular values of the pair say how much larger than its rounding (any, n) an
+    equation is.
+    """
+    joint = torch.linalg.qr(torch.cat([equations, rounding]))[0]
+    left, values, rows = torch.linalg.svd(joint[: len(equations)], full_matrices=False)
+    noise = (joint[len(equations) :] @ rows.T).norm(dim=0)
+    return left[:, values > _CLEAR * noise]
+
+
+def likely(gradient: Tensor) -> Tensor:
+    """Return a symmetric metric (n, n) of norm 1: `likely @ w` is a likely row for a short w.
+
+    The second moments of a gradient's rows (m, n) are those of what its layer read, mixed with
+    those of what it wrote; a power of them stands for the former alone.
+    """
+    values, directions = torch.linalg.eigh(gradient.T @ gradient)
+    limits = torch.finfo(values.dtype)
+    values = (values / values[-1].clamp_min(limits.tiny)).clamp_min(limits.eps)
+    return directions * values ** (_PRIOR / 2) @ directions.T
 
 
 def _leading(matrix: Tensor, rank: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -561,7 +561,7 @@ def fitting(stack, plan):
     """Return how many trials fit into the memory of the first."""
     tracer = Tracer(stack.model.network, frozenset(stack[0].update))
     trial = loop._Trial(stack[0], stack[0].labels)
-    return loop._fitting(trial, plan, tracer, unknowns(stack[0], plan))
+    return loop._count_fitting(trial, plan, tracer, unknowns(stack[0], plan))
 
 
 def enough(make_stack, plan, trials):
