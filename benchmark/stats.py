@@ -147,7 +147,8 @@ def cells(frame: pd.DataFrame, metrics: Sequence[str]) -> list[CellSummary]:
     code = np.asarray(frame.groupby(CELL, observed=True).ngroup(), np.int64)
     ran = frame["status"].isin(RAN).to_numpy()
     named = frame[[*CELL, "control", "status"]].groupby(code).last()
-    trials = frame[ran].assign(failed=frame["status"] != "completed").groupby(code[ran])
+    rows = frame[ran]
+    trials = rows.assign(failed=rows["status"] != "completed").groupby(code[ran])
     counted = trials.agg(
         n=("failed", "size"),
         failed=("failed", "sum"),
