@@ -13,7 +13,7 @@ from benchmark.records import Provenance
 from benchmark.registry import ROOT
 
 _PACKAGES = ("gradleak", "torch", "timm", "numpy", "scikit-image")
-_NOT_CODE = (":!results", ":!leaderboard.md", ":!docs")
+_NOT_CODE = (":!results", ":!leaderboard.md", ":!leaderboard", ":!docs")
 
 
 def provenance(device: torch.device) -> Provenance:
