@@ -8,5 +8,13 @@ HARNESS = 1
 """Of all that stands between a protocol and a score: contract, data, victims, federation, metrics,
 tracks, seeds and cell. Every record hangs on it."""
 
-TOOLBOX = {"closedform": 1, "labels": 1, "matching": 1, "noise": 1, "priors": 1, "text": 1}
+TOOLBOX = {
+    "closedform": 2,
+    "counts": 1,
+    "labels": 1,
+    "matching": 1,
+    "noise": 1,
+    "priors": 1,
+    "text": 1,
+}
 """Of each package of the toolbox; the submissions that import one inherit its version."""

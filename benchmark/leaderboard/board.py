@@ -81,7 +81,9 @@ def write_board(
     known = given(labels(table.frame), Registry())
     found = sections(results, table.frame, known, unverified or {})
     folder = output.with_suffix("")
-    written = {folder / PICTURE: picture(found)}
+    written = {}
+    if any(section.summaries for section in found):
+        written[folder / PICTURE] = picture(found)
     for section in found:
         texts: dict[Path, str] = {}
         if len(section.frame) and section.frame["has_excerpt"].any():
@@ -112,7 +114,7 @@ def _board(results: Path, output: Path, found: Sequence[Section], damaged: int) 
     blocks = [
         OPENING.format(results=where, **counts),
         summary.glance(threats, links),
-        PICTURED.format(picture=links.url(folder / PICTURE)),
+        PICTURED.format(picture=links.url(folder / PICTURE)) if cells else "",
         "## Which attack is strongest?",
         "Where nothing defends. Marked are differences from the papers.",
     ]

@@ -173,11 +173,6 @@ def prose(text: object) -> str:
     return SPECIAL.sub(r"\\\1", line)
 
 
-def anchor(heading: str) -> str:
-    """Return the fragment by which GitHub links to a heading."""
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-
-
 def grid(headers: Sequence[str], rows: Sequence[Sequence[str]], *, words: int = 1) -> str:
     """Return a table whose first `words` columns are words and whose others are numbers."""
     aligned = [":--"] * words + ["--:"] * (len(headers) - words)

@@ -192,7 +192,7 @@ def gradients(section: Section, attack: str) -> str:
     """Return the gradients that an attack spent on a trial, against those of its paper."""
     spent, full = section.spent(attack), section.in_paper(attack)
     if not spent:
-        return DASH if spent is None else "none"
+        return DASH if spent is None else "0"
     if full is None:
         return f"{spent:,}"
     share = f"{percent(spent / full)}{NBSP}of{NBSP}{full:,}"

@@ -1,6 +1,10 @@
+import json
+
+import pandas as pd
 import pytest
 
-from benchmark.records import Provenance, Record, append, cell_path, write_protocol
+from benchmark.leaderboard import board
+from benchmark.records import Table
 
 SETTING = {
     "version": 1,
@@ -14,59 +18,94 @@ SETTING = {
     "trials": 4,
     "seeds": [0],
 }
+ROW = {
+    "protocol_digest": "d1",
+    "defense_version": 1,
+    "attack_version": 1,
+    "control": False,
+    "threat": "open server",
+    "seed": 0,
+    "kind": None,
+    "reason": None,
+    "gradient_evaluations": None,
+    "commit": "0123456789abcdef",
+    "dirty": True,
+    "hardware": "a processor",
+    "threads": 1,
+    "versions": "torch 2.11",
+    "has_excerpt": False,
+}
 
 
 class Folder:
-    """A results folder, filled by hand."""
+    """A results folder, filled by hand: its table is in memory, its files are empty."""
 
     def __init__(self, path):
         self.path = path
         self.output = path.parent / "leaderboard.md"
+        self.rows, self.damaged, self.excerpts = [], [], []
+        path.mkdir()
 
     def protocol(self, name="vit", metrics=("psnr", "mse"), primary="psnr", **fields):
         named = {"name": name, "digest": "d1", "metrics": list(metrics), "primary": primary}
-        write_protocol(self.path, name, {**SETTING, **named, **fields})
+        (self.path / name).mkdir(exist_ok=True)
+        self.frozen(name).write_text(json.dumps({**SETTING, **named, **fields}, sort_keys=True))
         return self
 
+    def frozen(self, name="vit"):
+        return self.path / name / "protocol.json"
+
+    def file(self, attack, protocol="vit"):
+        return self.path / protocol / f"{attack}.jsonl"
+
     def cell(self, attack, *scores, defense="none", protocol="vit", verdict=None, **fields):
-        """Append a trial for each score (psnr, or all metrics by name), or one verdict."""
-        trials = [(None, {})] if verdict else enumerate(scores)
-        records = [
-            Record(
-                **{
+        """Add a trial for each score (psnr, or all metrics by name), or one verdict."""
+        self.file(attack, protocol).touch()
+        for trial, score in [(-1, {})] if verdict else enumerate(scores):
+            self.rows.append(
+                {
+                    **ROW,
                     "protocol": protocol,
-                    "protocol_digest": "d1",
                     "defense": defense,
-                    "defense_arguments": {},
-                    "defense_digest": "x",
                     "attack": attack,
-                    "attack_arguments": {},
-                    "attack_digest": "x",
-                    "control": False,
-                    "threat": "open server",
-                    "seed": 0,
                     "trial": trial,
                     "status": verdict or "completed",
-                    "reason": None,
-                    "metrics": score if isinstance(score, dict) else {"psnr": score, "mse": 0.5},
                     "seconds": None if verdict else 2.0,
-                    "gradient_evaluations": None,
-                    "peak_bytes": None,
-                    "provenance": Provenance(
-                        commit="0123456789abcdef",
-                        dirty=True,
-                        versions={"torch": "2.11"},
-                        hardware="a processor",
-                    ),
+                    **(score if isinstance(score, dict) else {"psnr": score, "mse": 0.5}),
                     **fields,
                 }
             )
-            for trial, score in trials
-        ]
-        append(cell_path(self.path, protocol, defense, attack), records)
         return self
+
+    def table(self):
+        frame = pd.DataFrame(self.rows)
+        words = {*ROW, "protocol", "defense", "attack", "status", "trial"}
+        numbers = {"gradient_evaluations", *frame.columns} - (words - {"gradient_evaluations"})
+        return Table(frame.astype(dict.fromkeys(numbers & set(frame), float)), self.damaged)
+
+    def write(self, **given):
+        return board.write_board(self.path, self.output, **given)
+
+    def text(self, **given):
+        """Write the board and return its text, with plain spaces."""
+        self.write(**given)
+        return plain(self.output)
+
+    def page(self, name="vit", **given):
+        """Write the board and return a protocol's page, with plain spaces."""
+        self.write(**given)
+        return plain(self.output.with_suffix("") / f"{name}.md")
+
+
+def plain(path):
+    return path.read_text(encoding="utf-8").replace("\u00a0", " ")
 
 
 @pytest.fixture
-def folder(tmp_path):
-    return Folder(tmp_path / "results")
+def folder(tmp_path, monkeypatch):
+    made = Folder(tmp_path / "results")
+    monkeypatch.setattr(board, "read_table", lambda _: made.table())
+    monkeypatch.setattr(
+        board, "read_excerpts", lambda _, name: [r for r in made.excerpts if r.protocol == name]
+    )
+    return made

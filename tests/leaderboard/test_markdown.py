@@ -1,6 +1,15 @@
 import pytest
 
-from benchmark.leaderboard.markdown import Links, anchor, interval, prose, spread
+from benchmark.leaderboard.markdown import (
+    Footnotes,
+    Links,
+    interval,
+    percent,
+    prose,
+    ranged,
+    spread,
+    stacked,
+)
 from benchmark.stats import Estimate
 
 
@@ -34,10 +43,6 @@ def test_foreign_text_cannot_write_markdown():
     )
 
 
-def test_anchor_is_the_one_github_makes():
-    assert anchor("ViT-S on CIFAR-10, batch 8 (vit_s)") == "vit-s-on-cifar-10-batch-8-vit_s"
-
-
 def test_link_keeps_its_label_whatever_stands_before_it(tmp_path):
     names = [f"{i}.jsonl" for i in range(400)]  # some digests begin alike
     for name in names:
@@ -49,3 +54,28 @@ def test_link_keeps_its_label_whatever_stands_before_it(tmp_path):
     assert set(links.definitions().splitlines()) == {
         f"{link.removeprefix('[1.0]')}: {name}" for name, link in shown.items()
     }
+
+
+@pytest.mark.parametrize(
+    ("share", "written"), [(0.02, "2 %"), (0.125, "12 %"), (1 / 1200, "0.08 %"), (0.53, "53 %")]
+)
+def test_share_has_the_digits_that_tell_it_apart(share, written):
+    assert percent(share).replace("\u00a0", " ") == written
+
+
+def test_range_of_equal_ends_is_one_number():
+    assert ranged(["1.0", "1.0"]) == "1.0"
+    assert ranged(["1.0", "2.0"]).replace("\u00a0", " ") == "1.0 to 2.0"
+
+
+def test_head_of_a_column_breaks_within_names_and_at_arguments():
+    assert stacked("my_noise,scale=1") == (
+        "<code>my_<wbr>noise</code><br><code>scale=<wbr>1</code>"
+    )
+
+
+def test_footnote_is_told_once_however_often_it_is_marked():
+    notes = Footnotes()
+    assert notes.mark("dlg", "by Adam") == notes.mark("dlg", "by Adam") == "[^dlg]"
+    assert notes.mark("ig", None) == ""
+    assert notes.definitions() == "[^dlg]: by Adam"

@@ -203,7 +203,9 @@ def test_a_huge_update_diverges_and_its_neighbours_do_not_notice(make_stack, opt
     for trial in (0, 2):
         (alone,) = run(make_stack(first=trial), plan)
         assert found[trial].failure is None
-        assert apart(found[trial].images, alone.images) < 3e-4  # rounding, through twenty steps of line search
+        assert (
+            apart(found[trial].images, alone.images) < 3e-4
+        )  # rounding, through twenty steps of line search
 
 
 class NotANumber:

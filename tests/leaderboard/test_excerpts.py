@@ -1,15 +1,14 @@
 import re
 from html.parser import HTMLParser
-from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from markdown_it import MarkdownIt
 
-from benchmark.leaderboard.pages import pages
+from benchmark.leaderboard import excerpts
 from benchmark.metrics import Excerpt
-from benchmark.records import Record, read_folder
 
-PAGE = Path("vit/none/dlg.md")
+TEXT = {"track": "text", "metrics": ("total_accuracy",), "primary": "total_accuracy"}
 
 
 def excerpt(truth, answer, certain=None):
@@ -20,17 +19,44 @@ def excerpt(truth, answer, certain=None):
 CAT = excerpt(["The", " quick", " cat"], ["The", " quick", " dog"], [True, False, False])
 
 
+def read(folder, *told, attack="dlg", defense="none", **fields):
+    """Add a text cell with an excerpt a trial."""
+    folder.cell(
+        attack,
+        *[{"total_accuracy": 0.2 + i / 10} for i in range(len(told))],
+        defense=defense,
+        has_excerpt=True,
+    )
+    folder.excerpts += [
+        SimpleNamespace(
+            **{
+                "protocol": "vit",
+                "attack": attack,
+                "defense": defense,
+                "seed": 0,
+                "trial": trial,
+                "status": "completed",
+                "excerpt": each,
+                **fields,
+            }
+        )
+        for trial, each in enumerate(told)
+    ]
+    return folder
+
+
+def texts(folder):
+    """Write the board and return the pages of text by name, with plain spaces."""
+    folder.write()
+    found = sorted(folder.output.with_suffix("").glob("*_text*.md"))
+    return {path.name: path.read_text().replace("\u00a0", " ") for path in found}
+
+
 @pytest.fixture
 def written(folder):
-    """Return a function that records trials with excerpts and returns the cell's page."""
-
-    def write(*excerpts, **fields):
-        for trial, each in enumerate(excerpts):
-            score = {"total_accuracy": 0.2 + trial / 10, "bleu": None}
-            folder.cell("dlg", score, **{"trial": trial, "excerpt": each, **fields})
-        return pages(read_folder(folder.path).records)[PAGE]
-
-    return write
+    """Return a function that writes a cell with excerpts and returns the page of its protocol."""
+    folder.protocol(**TEXT)
+    return lambda *told, **fields: texts(read(folder, *told, **fields))["vit_text.md"]
 
 
 class Cells(HTMLParser):
@@ -63,8 +89,9 @@ class Cells(HTMLParser):
 
 def test_truth_stands_beside_the_reconstruction_with_its_marks(written):
     page = written(CAT)
-    assert "### Trial 0, seed 0: 2 of 3 exact\n\n| Truth | Reconstruction |\n" in page
-    assert "\n| The quick cat | <ins><b>The</b></ins> <b>quick</b> dog |\n" in page
+    assert "## `dlg` under `none`" in page
+    row = "| 0, seed 0 | 2 of 3 | The quick cat | <ins><b>The</b></ins> <b>quick</b> dog |"
+    assert row in page
 
 
 def test_run_of_equal_marks_is_marked_once(written):
@@ -87,7 +114,7 @@ NASTY = [
 def test_nothing_in_the_text_is_read_as_markdown_or_html(written, right):
     answer = NASTY if right else NASTY[::-1]
     page = Cells(written(excerpt(NASTY, answer, [True] * len(NASTY))))
-    assert page.rows[-1] == ["".join(NASTY).strip(), "".join(answer).strip()]
+    assert page.rows[-1][2:] == ["".join(NASTY).strip(), "".join(answer).strip()]
     assert page.marked["ins"] == "".join(answer).lstrip()
     assert (page.marked["b"] == page.marked["ins"]) == right
     assert not page.foreign
@@ -96,7 +123,7 @@ def test_nothing_in_the_text_is_read_as_markdown_or_html(written, right):
 def test_every_token_keeps_its_own_mark_whatever_stands_beside_it(written):
     answer = [one if place % 2 else "x" for place, one in enumerate(NASTY)]
     page = Cells(written(excerpt(NASTY, answer)))
-    assert page.rows[-1][1] == "".join(answer)
+    assert page.rows[-1][3] == "".join(answer)
     assert page.marked["b"].replace(" ", "") == "".join(NASTY[1::2]).replace(" ", "")
 
 
@@ -105,66 +132,54 @@ def test_line_ends_and_what_does_not_print_stay_in_their_line(written):
     assert "| a⏎b⏎c⏎d⏎e f\ufffd\ufffd | · · · · · · · |" in page
 
 
-def test_scores_are_means_over_the_trials_with_their_meaning(written):
-    page = written(CAT, CAT, CAT).replace("\u00a0", " ")
-    (row,) = re.findall(r"^\| `total_accuracy` .*$", page, re.M)
-    columns = [cell.strip() for cell in row.split("|")[1:-1]]
-    assert columns[1:3] == ["share of the tokens right in id and place", "0.30 ± 0.10"]
-    assert columns[4] == "3"
-    (row,) = re.findall(r"^\| `bleu` .*$", page, re.M)
-    assert row.count("—") == 3
+def test_score_of_a_cell_links_to_its_records(written, folder):
+    page = written(CAT, CAT, CAT)
+    label = re.search(r"total_accuracy \[0\.30 ± 0\.10\]\[(\w+)\]\.", page)[1]
+    assert f"[{label}]: ../results/vit/dlg.jsonl" in page
 
 
-def test_failed_trials_are_counted_and_named(written):
-    page = written(CAT, CAT, status="timed_out")
-    assert "2 failed trial(s)" in page
-    assert "2 of 3 exact (timed out)" in page
+def test_trial_that_did_not_complete_says_so(written):
+    assert "| 0, seed 0 (timed out) |" in written(CAT, status="timed_out")
 
 
 def test_trials_beyond_the_eighth_are_in_the_records(written):
     page = written(*[CAT] * 10)
-    assert page.count("### Trial") == 8
-    assert page.endswith("\n\n… 2 more in [the records file](dlg.jsonl).\n")
+    assert page.count(", seed 0 |") == 8
+    assert "2 more in [the records][" in page
 
 
 def test_eight_trials_are_all(written):
     assert "more in" not in written(*[CAT] * 8)
 
 
-def test_only_cells_with_excerpts_have_a_page(folder):
-    folder.cell("dlg", 20, excerpt=CAT).cell("ig", 20, 21).cell("tag", verdict="not_applicable")
-    folder.cell("dlg,scale=0.1", 20, excerpt=CAT, defense="noise,std=0.01")
-    assert list(pages(read_folder(folder.path).records)) == [
-        Path("vit/noise,std=0.01/dlg,scale=0.1.md"),
-        PAGE,
+def test_all_attacks_and_defenses_of_a_protocol_share_a_page(folder):
+    folder.protocol(**TEXT)
+    read(read(folder, CAT), CAT, attack="tag", defense="noise,std=0.01")
+    folder.cell("ig", {"total_accuracy": 0.1})
+    ((name, page),) = texts(folder).items()
+    assert name == "vit_text.md"
+    assert re.findall("^## (.*)$", page, re.M) == [
+        "`dlg` under `none`",
+        "`tag` under `noise,std=0.01`",
     ]
+    assert "[What was read](vit_text.md)" in folder.page()
 
 
-def test_page_links_to_the_records_it_is_made_of(folder):
-    folder.cell("dlg,scale=0.1", 20, excerpt=CAT)
-    ((path, page),) = pages(read_folder(folder.path).records).items()
-    (link,) = re.findall(r"\[Records\]\((.*)\)", page)
-    assert (folder.path / path.parent / link).is_file()
+def test_page_that_would_be_too_long_is_a_page_an_attack(folder, monkeypatch):
+    monkeypatch.setattr(excerpts, "LARGEST_PAGE", 10)
+    folder.protocol(**TEXT)
+    read(read(folder, CAT), CAT, attack="tag,scale=0.1")
+    assert list(texts(folder)) == ["vit_text_dlg.md", "vit_text_tag,scale=0.1.md"]
+    assert "[what `dlg` read](vit_text_dlg.md)" in folder.page()
 
 
-def test_same_records_give_the_same_pages_whatever_their_order(written, folder):
-    written(*[CAT] * 3)
-    folder.cell("dlg", 20, excerpt=CAT, defense="noise")
-    records = read_folder(folder.path).records
-    first = pages(records)
-    assert list(pages(records[::-1]).items()) == list(first.items())
+def test_protocol_without_excerpts_has_no_page_of_text(folder):
+    folder.protocol().cell("dlg", 20)
+    assert texts(folder) == {}
 
 
 def test_later_record_of_a_trial_counts(written):
     written(CAT)
     page = written(excerpt(["The"], ["The"]))
-    assert page.count("### Trial") == 1
-    assert "1 of 1 exact" in page
-
-
-def test_line_without_excerpt_is_as_it_was_and_one_with_it_is_read_back(folder):
-    folder.cell("dlg", 20).cell("ig", 20, excerpt=CAT)
-    plain, full = read_folder(folder.path).records
-    assert plain.line().endswith('"hardware":"a processor"}}')
-    assert "excerpt" not in plain.line()
-    assert Record.model_validate_json(full.line()).excerpt == CAT
+    assert page.count(", seed 0 |") == 1
+    assert "| 1 of 1 |" in page

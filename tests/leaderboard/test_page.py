@@ -1,0 +1,186 @@
+import re
+
+import pytest
+
+from tests.leaderboard.test_board import NOISE, near, table, unlinked
+
+
+@pytest.fixture
+def full(folder):
+    """Two defenses, two attacks (one of them n/a under noise) and two controls, ten trials each."""
+    folder.protocol(trials=10).cell("oracle", *[160] * 10, control=True)
+    for defense in ("none", NOISE):
+        folder.cell("prior_only", *near(10), defense=defense, control=True)
+        folder.cell("mine", *near(20), defense=defense)
+    folder.cell("yours", *near(40))
+    folder.cell("yours", defense=NOISE, verdict="not_applicable", reason="no | position")
+    return folder
+
+
+def test_matrix_shows_known_means_with_deviation_and_the_worst_case_in_bold(full):
+    rows = table(full.page(), "Attack")
+    assert rows["mine"]["none"] == "20.45 ± 0.30"
+    assert rows["yours"]["none"] == "**40.45 ± 0.30**"
+    assert rows["yours"]["gaussian_noise<br>scale=0.01"] == "n/a"
+    assert rows["mine"]["gaussian_noise<br>scale=0.01"].startswith("**")
+
+
+def test_controls_have_a_table_of_their_own(full):
+    rows = table(full.page(), "Control")
+    assert rows["oracle"]["none"] == "160.0 ± 0.0"
+    assert set(rows) == {"oracle", "prior_only"}
+
+
+def test_defenses_stand_from_the_most_leaking_with_none_first(full):
+    full.cell("mine", *near(50), defense="mjp")
+    rows = table(full.page(), "Defense")
+    assert list(rows) == ["none", "mjp", NOISE]
+    assert rows["none"][""] == "🟥 leaks"
+    assert rows["none"]["Worst case by"] == "yours"
+    assert rows["none"]["More than the prior alone"].startswith("30.0")
+    assert (rows["mjp"][""], rows["mjp"]["More than the prior alone"]) == ("⬜ open", "—")
+
+
+def test_worst_case_is_the_lowest_where_lower_is_better_for_the_attacker(folder):
+    folder.protocol(primary="mse")
+    folder.cell("mine", {"mse": 0.5}).cell("yours", {"mse": 0.1})
+    page = folder.page()
+    assert "By mse (pixel^2), lower is worse for the client" in page
+    assert table(page, "Defense")["none"]["Worst case by"] == "yours"
+
+
+def test_ranking_counts_the_prior_for_an_attack_that_does_not_apply(full):
+    page = full.page()
+    heads = r"\| 1 \| `yours` \| \[40.*?\]\[\w+\] \| 1 \| \[25\.4"
+    assert re.search(heads, page)  # 40.45 and the prior's 10.45
+    assert "2 | `mine` |" in page
+    assert "Compared over all defenses on 20 trials: 1 pair(s) by sign flips" in page
+
+
+def test_page_says_which_attack_is_not_ranked_for_want_of_the_prior(full):
+    full.rows = [
+        row for row in full.rows if (row["defense"], row["attack"]) != (NOISE, "prior_only")
+    ]
+    assert f"Not ranked over all defenses: `yours` has no trial under `{NOISE}`" in full.page()
+
+
+def test_cells_that_did_not_run_say_why_once(full):
+    for defense in ("none", NOISE):
+        full.cell("late", defense=defense, verdict="unavailable", reason="no weights <here>")
+    page = full.page()
+    assert f"- **n/a**: no \\| position: `yours` under `{NOISE}`." in page
+    assert "- **unavailable**: no weights &lt;here>: `late` under every defense." in page
+
+
+def test_attack_that_fits_nowhere_has_no_row_and_one_reason(full):
+    for defense in ("none", NOISE):
+        full.cell("idle", defense=defense, verdict="not_applicable", reason="no gradients")
+    page = full.page()
+    assert "idle" not in table(page, "Attack")
+    assert "- **n/a**: no gradients: `idle` under every defense." in page
+
+
+def test_a_cell_that_never_ran_is_a_dash(full):
+    rows = table(full.cell("third", *near(15)).page(), "Attack")
+    assert rows["third"]["gaussian_noise<br>scale=0.01"] == "—"
+
+
+def test_failed_trials_are_counted_and_shown_with_their_reason(folder):
+    folder.protocol().cell("mine", 30, 30, 30).cell("mine", 30)
+    folder.rows[2] |= {"status": "failed", "reason": "loss is NaN", "psnr": 12}
+    page = folder.page()
+    assert table(page, "Attack")["mine"]["none"] == "**24 ± 10<br>(3, 1 failed)**"
+    assert "- **1 failed**: loss is NaN: `mine` under every defense." in page
+
+
+def test_attacks_stand_with_what_they_read_and_how_they_differ_from_their_papers(folder):
+    folder.protocol().cell("decepticon", *near(1)).cell("own", *near(2))
+    page = folder.page()
+    assert "| malicious server, batch size, length, public text |" in unlinked(page)
+    assert "- `decepticon`, Decepticons (Fowl et al., ICLR 2023): rungs are read by" in page
+    assert "- `own`, not registered here: no difference told." in page
+
+
+def test_note_of_a_metric_stands_with_its_numbers(folder):
+    folder.protocol(metrics=["psnr", "fft2d"]).cell("mine", {"psnr": 20, "fft2d": 0.1})
+    assert "GradViT and MJP print no formula" in folder.page()
+
+
+def details(folder):
+    """Return the rows of the table of all metrics, by defense."""
+    return table(folder.page().split("## All metrics")[1], "Defense")
+
+
+def test_the_table_of_all_metrics_names_the_one_that_no_trial_has(folder):
+    folder.protocol(metrics=["psnr", "mse", "lpips"])
+    folder.cell("mine", *[{"psnr": n, "mse": 2e-5, "lpips": None} for n in (20, 22)])
+    assert "No trial has `lpips`: unavailable" in folder.page()
+    assert details(folder)["none"]["mse (pixel^2)"] == "2.0e-05 ± 0"
+    assert details(folder)["none"]["s/trial"] == "2"
+
+
+def test_full_table_shows_the_best_and_the_worst_trial_for_the_attacker(folder):
+    folder.protocol().cell("mine", 20.25, 41, 10)
+    row = details(folder)["none"]
+    assert (row["best psnr"], row["worst psnr"]) == ("41", "10")
+    assert not [name for name in row if name.startswith("breached")]
+
+
+def test_best_trial_is_the_lowest_where_lower_is_better_for_the_attacker(folder):
+    folder.protocol(primary="mse").cell("mine", {"mse": 0.5}, {"mse": 0.25})
+    row = details(folder)["none"]
+    assert float(row["best mse"]) < float(row["worst mse"])
+
+
+@pytest.mark.parametrize(
+    ("metric", "at", "heading", "share"),
+    [("psnr", 30, "breached (psnr ≥ 30)", "75%"), ("mse", 0.1, "breached (mse ≤ 0.1)", "25%")],
+)
+def test_full_table_shows_the_share_of_trials_breached(folder, metric, at, heading, share):
+    scores = [{"psnr": p, "mse": m} for p, m in ((31, 0.5), (30, 0.2), (29, 0.1), (50, 1))]
+    folder.protocol(breach={"metric": metric, "at": at}).cell("mine", *scores)
+    assert details(folder)["none"][heading] == share
+
+
+def test_share_breached_is_a_dash_where_no_trial_has_the_metric(folder):
+    folder.protocol(breach={"metric": "mse", "at": 0.1})
+    folder.cell("mine", {"psnr": 10, "mse": None}, {"psnr": 11, "mse": None})
+    assert details(folder)["none"]["breached (mse ≤ 0.1)"] == "—"
+
+
+def test_provenance_and_a_command_close_a_page(full):
+    page = full.page()
+    assert "Commits: `0123456789ab` (dirty). Hardware: a processor. Versions: torch 2.11." in page
+    assert "gradleak run vit --attack yours --defense none --seeds 0\n" in page
+
+
+def test_command_makes_the_trials_of_its_cell_and_no_variant_beside_it(folder):
+    folder.protocol(trials=9).cell("mine", 40, 41).cell("mine,rate=0.2", 20, 21)
+    command = "gradleak run vit --attack mine,defaults --defense none --trials 2 --seeds 0\n"
+    assert command in folder.page()
+
+
+def test_setting_is_told_in_words(full):
+    assert (
+        "data cifar10 (size 32, split test); victim vit\\_small (weights random); "
+        "federation fedsgd (batch size 1); 10 trials a seed (seeds 0); "
+        "honest-but-curious server, granted labels."
+    ) in full.page()
+
+
+def test_a_protocol_without_descriptive_fields_is_shown_by_its_name(full):
+    fields = {"name": "vit", "digest": "d1", "metrics": ["psnr"], "primary": "psnr"}
+    full.frozen().write_text(str(fields).replace("'", '"'))
+    assert full.page().startswith("# vit\n")
+
+
+def test_a_cell_of_two_versions_is_pointed_at(full):
+    full.rows[-2]["attack_version"] = 2
+    assert "`yours` under `none` mixes 2 versions" in full.page()
+
+
+def test_many_defenses_stand_in_several_tables(full):
+    for i in range(7):
+        full.cell("mine", *near(15 + i), defense=f"d{i}")
+    tables = [set(table(full.page(), "Attack", number)["mine"]) for number in (0, 1)]
+    assert [len(each) for each in tables] == [6, 3]
