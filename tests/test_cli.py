@@ -8,15 +8,15 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from rich.console import Console
 
-from benchmark import records
 from benchmark.data import CATALOGUE, hub
 from benchmark.errors import DataUnavailable
 from benchmark.protocol import SuitePart, load_protocol, protocols_of
-from benchmark.records import read_file, read_folder
+from benchmark.records import load_results, read_file, read_folder, storage
 from benchmark.registry import Registry
 from benchmark.running import start
 
@@ -67,7 +67,6 @@ def test_plugin_that_exits_on_import_is_refused(plugin, tiny, gradleak, results)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--trials", "4"], ["--trials 4: tiny has 3 trials a seed"]),
         (["--trials", "0"], ["--trials", "1"]),
         (["--trials", "few"], ["--trials", "few", "whole number"]),
         (["--seeds", "one,2"], ["--seeds 'one,2': wanted whole numbers such as 0,1,2"]),
@@ -271,27 +270,61 @@ def test_isolated_attacks_have_the_same_bits(run, numbers, tmp_path, attacks):
 
 def test_truncated_and_foreign_lines_do_not_stop_a_run(run, results, numbers):
     run()
-    path = results / "tiny/none/random.jsonl"
+    path = results / "tiny/random.jsonl"
     whole = numbers(results)
     lines = path.read_text().splitlines()
-    path.write_text("\n".join([lines[0], "a foreign line", lines[1], lines[2][:70]]))
+    path.write_text("\n".join([*lines[:3], "a foreign line", lines[3], lines[4][:70]]))
     ended = run()
     assert ended.code == 0
-    assert ended.err == f"gradleak: {path}:2: not a record: {ended.err.split('record: ')[1]}"
+    foreign, cut = ended.err.splitlines()
+    assert foreign.startswith(f"gradleak: {path}:4: not a record: ")
+    assert cut == f"gradleak: {path}:6: cut off before its end"
     assert "1 records written" in ended.out
     reading = read_file(path)
     assert [r.metrics for r in reading.records] == [metrics for *_, metrics in whole.values()]
-    assert path.read_text().splitlines()[1] == "a foreign line"
+    assert path.read_text().splitlines()[3] == "a foreign line"
+
+
+def test_more_trials_than_there_are_are_all_there_are(run, results, numbers):
+    assert run("--trials", 4).code == 0
+    assert [trial for *_, trial in numbers(results)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("form", "read"), [("csv", pd.read_csv), ("parquet", pd.read_parquet)])
+def test_export_writes_the_table_that_pandas_reads(run, gradleak, results, tmp_path, form, read):
+    run()
+    file = tmp_path / f"all.{form}"
+    ended = gradleak("export", "--format", form, "--output", file, "--results", results)
+    assert (ended.code, ended.err) == (0, f"3 records, 29 columns written to {file}\n")
+    wanted = load_results(results)
+    found = read(file)
+    assert list(found.columns) == list(wanted.columns)
+    assert found["psnr"].tolist() == wanted["psnr"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--format", "xls", "--output", "a"], "--format 'xls': wanted csv or parquet"),
+        (["--format", "parquet", "--output", "-"], "--output -: wanted a file for parquet"),
+        (["--output", "/none/such/a.csv"], "/none/such"),
+    ],
+)
+def test_wrong_export_ends_in_one_line(run, gradleak, results, words, said):
+    run()
+    ended = gradleak("export", *words, "--results", results)
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert said in ended.err
 
 
 def test_full_disk_ends_in_one_line_and_leaves_whole_files(run, results, monkeypatch):
     run()
-    path = results / "tiny/none/prior_only.jsonl"
+    path = results / "tiny/prior_only.jsonl"
 
     def full(descriptor):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(records.os, "fsync", full)
+    monkeypatch.setattr(storage.os, "fsync", full)
     ended = run(attacks=OURS)
     assert ended.code == 2
     assert ended.err == f"gradleak: error: {path}: cannot be written: No space left on device\n"
@@ -427,13 +460,13 @@ def test_board_of_nothing_is_refused(gradleak, tmp_path, folder):
 
 def test_board_of_a_run_is_written_and_damage_is_told(run, gradleak, results, tmp_path):
     run(attacks=OURS)
-    path = results / "tiny/none/random.jsonl"
+    path = results / "tiny/random.jsonl"
     with path.open("a") as file:
         file.write("a foreign line\n")
     board = tmp_path / "board.md"
     ended = gradleak("leaderboard", "--results", results, "--output", board)
     assert ended.code == 0
-    assert f"gradleak: {path}:4: not a record" in ended.err
+    assert f"gradleak: {path}:6: not a record" in ended.err
     assert "span" in board.read_text()
 
 

@@ -30,7 +30,7 @@ def test_list_and_show_know_plugins(plugin):
     entry = yaml.safe_load(shown("mine", (folder,)))
     assert entry["arguments"] == {"level": 0.25}
     assert entry["folder"] == str(folder / "mine")
-    assert entry["source digest"] == Registry([folder]).find("attack", "mine")[0].digest
+    assert entry["fingerprint"] == Registry([folder]).find("attack", "mine")[0].fingerprint
 
 
 def test_protocol_is_shown_whole():

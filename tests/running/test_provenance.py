@@ -43,4 +43,5 @@ def test_versions_and_hardware_are_named():
     made = provenance(CPU)
     assert made.versions["torch"] == torch.__version__.split("+")[0]
     assert {"python", "gradleak", "timm", "numpy"} <= set(made.versions)
-    assert made.hardware.endswith(f"{torch.get_num_threads()} threads")
+    assert made.hardware.endswith(torch.backends.cpu.get_cpu_capability())
+    assert made.threads == torch.get_num_threads()
