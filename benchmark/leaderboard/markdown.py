@@ -126,12 +126,9 @@ def short(score: Estimate) -> str:
 
 def percent(share: float) -> str:
     """Return a share of the whole, in two digits under ten."""
-    return (
-        f"{100 * share:.{0 if share >= 0.1 else 1 if share >= 0.01 else 2}f}".rstrip("0").rstrip(
-            "."
-        )
-        + f"{NBSP}%"
-    )
+    places = 0 if share >= 0.1 else 1 if share >= 0.01 else 2
+    text = f"{100 * share:.{places}f}"
+    return (text.rstrip("0").rstrip(".") if places else text) + f"{NBSP}%"
 
 
 def interval(score: Estimate) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -63,7 +64,7 @@ def trials(frame: pd.DataFrame) -> pd.DataFrame:
     Args:
         frame: judged, of one protocol.
     """
-    text = {"defense": frame["defense"].astype(str), "attack": frame["attack"].astype(str)}
+    text = {name: frame[name].astype(object) for name in ("defense", "attack")}
     frame = frame[["seed", "trial", "status", "control", "primary"]].assign(**text)
     ran = frame[frame["trial"] >= 0]
     contenders = sorted(ran.loc[~ran["control"].astype(bool), "attack"].unique())
@@ -135,9 +136,16 @@ def compare(differences: Floats) -> Floats:
     Returns:
         (pairs,), two-sided, at least 1 / (flips + 1).
     """
-    draws = np.random.default_rng(derive_seed(0, "flips", len(differences)))
-    signs = draws.choice(np.array([-1.0, 1.0]), (FLIPS, len(differences)))
     seen = np.abs(differences.sum(axis=0))
-    as_far = np.abs(signs @ differences) >= seen * (1 - 1e-9)  # rounding is no difference
+    as_far = np.abs(_signs(len(differences)) @ differences) >= seen * (
+        1 - 1e-9
+    )  # rounding is no difference
     share: Floats = (1 + as_far.sum(axis=0)) / (1 + FLIPS)
     return share
+
+
+@lru_cache(maxsize=8)
+def _signs(n: int) -> Floats:
+    """Return (flips, n) of 1 and -1."""
+    draws = np.random.default_rng(derive_seed(0, "flips", n))
+    return draws.choice(np.array([-1.0, 1.0]), (FLIPS, n))

@@ -57,7 +57,8 @@ def test_link_keeps_its_label_whatever_stands_before_it(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("share", "written"), [(0.02, "2 %"), (0.125, "12 %"), (1 / 1200, "0.08 %"), (0.53, "53 %")]
+    ("share", "written"),
+    [(0.02, "2 %"), (0.125, "12 %"), (1 / 1200, "0.08 %"), (0.2, "20 %"), (0.0033, "0.33 %")],
 )
 def test_share_has_the_digits_that_tell_it_apart(share, written):
     assert percent(share).replace("\u00a0", " ") == written
