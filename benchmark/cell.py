@@ -113,6 +113,11 @@ class Cell:
             harness_fingerprint=harness_fingerprint(),
         )
 
+    @cached_property
+    def threat(self) -> str:
+        """The threat model, in words."""
+        return str(self.protocol.threat.model())
+
     def record(
         self,
         provenance: Provenance,
@@ -135,7 +140,7 @@ class Cell:
             identity=self.identity,
             control=self.attack.manifest.control,
             rounding_decides=self.attack.manifest.rounding_decides,
-            threat=str(self.protocol.threat.model()),
+            threat=self.threat,
             seed=self.seed,
             trial=trial,
             status=status,
@@ -268,7 +273,7 @@ def _observe(
     plain, protocol = defended.plain, cell.protocol
     control: dict[Grant, Any] = {}
     if Grant.TRUTH in cell.attack.manifest.grants:
-        control[Grant.TRUTH] = setting.answer(plain.truths[trial]).clone()
+        control[Grant.TRUTH] = setting.answer(plain.truth(trial)).clone()
     if Grant.OTHER_UPDATE in cell.attack.manifest.grants and protocol.trials > 1:
         control[Grant.OTHER_UPDATE] = defended.update((trial + 1) % protocol.trials)
     names = (protocol.name, "attack", cell.attack.label, cell.defense.label, trial)
@@ -278,7 +283,7 @@ def _observe(
         model=defended.server_model,
         budget=protocol.budget.budget(),
         generator=generator(cell.seed, *names),
-        facts=setting.facts(plain.truths[trial]),
+        facts=setting.facts(plain.truth(trial)),
         defense=_public(cell, defended),
         control=control,
     )
@@ -311,7 +316,7 @@ def _record(
     provenance: Provenance,
 ) -> Record:
     """Score one outcome; what did not complete scores as the prior alone, which knows no label."""
-    truth, reason = defended.plain.truths[trial], outcome.reason
+    truth, reason = defended.plain.truth(trial), outcome.reason
     if outcome.status == "failed" and defended.sent_nonsense(trial):  # late: it reads the update
         reason = f"defense {cell.defense.label}: the update is not finite; {reason}"
     answer = outcome.reconstruction or setting.prior(truth)

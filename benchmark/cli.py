@@ -170,9 +170,12 @@ def leaderboard(
     ),
 ) -> None:
     """Write the leaderboard from the records alone."""
+    from benchmark.attestations import Attestations, Standing
     from benchmark.leaderboard import write_board
+    from benchmark.registry import Registry
 
-    for line in write_board(results, output):
+    standing = Standing(Attestations(results), Registry())
+    for line in write_board(results, output, standing.count):
         _warn(line)
     print(f"wrote {output}")
 

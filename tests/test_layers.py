@@ -1,6 +1,7 @@
 """The direction of imports: a file imports from smaller numbers, or from its own folder."""
 
 import ast
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -33,9 +34,12 @@ def sources(folder):
     return files
 
 
-def imports(path):
-    """Return the modules a file imports anywhere in it, for type checking too."""
-    for node in ast.walk(ast.parse(path.read_text())):
+def imports(path, *, typing=True):
+    """Return the modules a file imports anywhere in it; for type checking too, if wanted."""
+    tree = ast.parse(path.read_text())
+    if not typing:
+        tree.body = [each for each in tree.body if not isinstance(each, ast.If)]
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -63,6 +67,27 @@ def test_imports_go_to_smaller_numbers():
                 if NUMBER[other] >= NUMBER[part(path)]:
                     upward.add(f"{part(path)} imports {other}")
     assert not upward
+
+
+def module(path):
+    """Return the name by which a file is imported."""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def test_no_file_imports_itself_by_way_of_others():
+    files = {
+        module(path): path for folder in ("benchmark", "submissions") for path in sources(folder)
+    }
+    graph = {
+        name: {
+            next(m for m in (found, found.rpartition(".")[0]) if m in files)
+            for found in imports(path, typing=False)
+            if found in files or found.rpartition(".")[0] in files
+        }
+        - {name, name.rpartition(".")[0]}  # a package's own words come from its files
+        for name, path in files.items()
+    }
+    TopologicalSorter(graph).prepare()  # a CycleError names the files
 
 
 def test_the_benchmark_imports_no_submission():

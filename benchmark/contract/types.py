@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -46,6 +46,19 @@ class Update(Mapping[str, Tensor]):
 
     def __len__(self) -> int:
         return len(self._tensors)
+
+    def values(self) -> ValuesView[Tensor]:
+        """Return the tensors; quicker than by name."""
+        return self._tensors.values()
+
+    def items(self) -> ItemsView[str, Tensor]:
+        """Return names with tensors; quicker than by name."""
+        return self._tensors.items()
+
+    @cached_property
+    def shapes(self) -> Update:
+        """The same tensors without values."""
+        return Update({name: tensor.to("meta") for name, tensor in self.items()})
 
     def __repr__(self) -> str:
         return f"Update({len(self)} tensors, {self.nbytes} bytes)"

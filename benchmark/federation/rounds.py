@@ -11,7 +11,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from benchmark.errors import NotApplicable, PluginError
 from benchmark.federation.client import fedsgd
 from benchmark.seeds import generator
 
+_KEPT_TRUTHS = 32  # private batches held in memory, those of a stack
 _KEPT_BYTES = 3 * 2**29  # updates held in memory at a time, each of the two caches
 
 
@@ -37,11 +38,13 @@ class Round:
     def __init__(self, name: str, seed: int, victim: Victim, truths: Sequence[Batch]) -> None:
         self.name, self.seed, self.victim, self.truths = name, seed, victim, truths
         self._updates = _Kept()
+        self.truth = lru_cache(_KEPT_TRUTHS)(truths.__getitem__)
+        """Returns the private batch of a trial; pictures are decoded when asked for."""
 
     def update(self, trial: int) -> Update:
         """Return the undefended update of a trial."""
         if trial not in self._updates:
-            self._updates[trial] = self.computed(self.victim, self.truths[trial], trial)
+            self._updates[trial] = self.computed(self.victim, self.truth(trial), trial)
         return self._updates[trial]
 
     def computed(self, model: Victim, batch: Batch, trial: int) -> Update:
@@ -111,7 +114,7 @@ class DefendedRound:
         return trial in self._updates and not math.isfinite(self._updates[trial].norm())
 
     def _protected(self, trial: int) -> Update:
-        given = copy.deepcopy(self.plain.truths[trial])
+        given = copy.deepcopy(self.plain.truth(trial))
         batch = self.defense.protect_batch(given, self.model, self._draws("batch", trial))
         if self.model is self.plain.victim and batch is given:
             update = self.plain.update(trial)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+
+import pandas as pd
 
 from benchmark.errors import RecordError
 from benchmark.leaderboard import matrices, summary
@@ -54,7 +56,9 @@ update."""
 
 
 def write_board(
-    results: Path, output: Path, unverified: Mapping[tuple[str, str], int] | None = None
+    results: Path,
+    output: Path,
+    unverified: Callable[[pd.DataFrame], Mapping[tuple[str, str], int]] | None = None,
 ) -> list[str]:
     """Write the leaderboard, and beside it a folder of its name with a page a protocol.
 
@@ -64,8 +68,8 @@ def write_board(
     Args:
         results: folder of records and frozen protocols, the only input.
         output: the Markdown file; its links are relative to its folder.
-        unverified: (protocol, attack) to how many of its records rest on code that has changed
-            since under the same version.
+        unverified: counts, in the table of all records, those of each (protocol, attack) that rest
+            on code that has changed since under the same version.
 
     Returns:
         `file:line: what is wrong` of each line that could not be read.
@@ -79,7 +83,7 @@ def write_board(
         damaged = f"; {len(table.damaged)} lines cannot be read" if table.damaged else ""
         raise RecordError(f"{results}: no records here; make some by `gradleak run`{damaged}")
     known = given(labels(table.frame), Registry())
-    found = sections(results, table.frame, known, unverified or {})
+    found = sections(results, table.frame, known, unverified(table.frame) if unverified else {})
     folder = output.with_suffix("")
     written = {}
     if any(section.summaries for section in found):

@@ -46,7 +46,7 @@ class Scored:
 
 
 @dataclass(eq=False)
-class Group:
+class ThreatGroup:
     """Protocols of one track.
 
     Attributes:
@@ -164,7 +164,7 @@ def method(attack: str) -> str:
     return attack.partition(",")[0]
 
 
-def groups(sections: Iterable[Section], key: Callable[[Section], Hashable]) -> list[Group]:
+def groups(sections: Iterable[Section], key: Callable[[Section], Hashable]) -> list[ThreatGroup]:
     """Return the protocols that have records, together where key and metric are equal.
 
     Metrics of images say much the same of one image, so those protocols are told in the primary
@@ -179,5 +179,6 @@ def groups(sections: Iterable[Section], key: Callable[[Section], Hashable]) -> l
         metric = common if images else section.primary
         found.setdefault((key(section), metric), []).append(section)
     return sorted(
-        (Group(own, metric) for (_, metric), own in found.items()), key=lambda group: group.place
+        (ThreatGroup(own, metric) for (_, metric), own in found.items()),
+        key=lambda group: group.place,
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from benchmark.leaderboard.groups import Group, Scored
+from benchmark.leaderboard.groups import Scored, ThreatGroup
 from benchmark.leaderboard.markdown import (
     DASH,
     NBSP,
@@ -53,7 +53,7 @@ def _members(name: str, files: dict[str, Path]) -> set[str]:
     return set(suite.protocols).union(*(_members(inner, files) for inner in suite.suites))
 
 
-def matrices(group: Group, links: Links, pages: Path) -> list[str]:
+def matrices(group: ThreatGroup, links: Links, pages: Path) -> list[str]:
     """Return the tables of the protocols of one suite and metric, each with what it shows.
 
     Args:
@@ -61,7 +61,7 @@ def matrices(group: Group, links: Links, pages: Path) -> list[str]:
         links: of the page the tables stand on.
         pages: folder of the protocols' pages.
     """
-    sheet = Sheet(group, links, pages, len(group.sections) > WIDEST)
+    sheet = Matrix(group, links, pages, len(group.sections) > WIDEST)
     blocks = []
     if group.defenses[1:]:
         rows = {name: [sheet.worst(s, name) for s in group.sections] for name in group.defenses}
@@ -74,14 +74,14 @@ def matrices(group: Group, links: Links, pages: Path) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Sheet:
+class Matrix:
     """Where the matrices of a group are written.
 
     Attributes:
         many: whether protocols stand below one another, each with one link to its records.
     """
 
-    group: Group
+    group: ThreatGroup
     links: Links
     pages: Path
     many: bool

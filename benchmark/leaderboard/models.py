@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from benchmark.leaderboard.groups import Group, groups, method
+from benchmark.leaderboard.groups import ThreatGroup, groups, method
 from benchmark.leaderboard.markdown import DASH, NBSP, Links, code, grid, lines, prose, ranged
 from benchmark.leaderboard.section import NONE, Section
 
@@ -16,7 +16,7 @@ def models(sections: Iterable[Section], links: Links) -> dict[str, str]:
     """Return by track, for each victim, what is read undefended and under its best defense."""
     found = groups(sections, lambda s: (s.track, _victim(s), _samples(s) > 1, _server(s)))
     found.sort(key=lambda g: (g.place[0], _victim(g.sections[0]), _samples(g.sections[0])))
-    told: dict[str, list[Group]] = {}
+    told: dict[str, list[ThreatGroup]] = {}
     for group in found:
         told.setdefault(group.track, []).append(group)
     tables = {}
@@ -28,7 +28,7 @@ def models(sections: Iterable[Section], links: Links) -> dict[str, str]:
     return tables
 
 
-def _row(group: Group, unit: str, links: Links) -> list[str]:
+def _row(group: ThreatGroup, unit: str, links: Links) -> list[str]:
     first, worst = group.sections[0], group.worst_cases(NONE)
     sizes = sorted({_samples(section) for section in group.sections})
     by = Counter(method(one.cell.attack) for one in worst).most_common(1)[0][0]
@@ -43,7 +43,7 @@ def _row(group: Group, unit: str, links: Links) -> list[str]:
     ]
 
 
-def _defended(group: Group, links: Links) -> str:
+def _defended(group: ThreatGroup, links: Links) -> str:
     """Return the defense whose worst case is the least, of those that most protocols ran."""
     if all(section.outcome(NONE) == "holds" for section in group.sections):
         return "no leak undefended"

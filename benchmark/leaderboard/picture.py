@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from benchmark.leaderboard.groups import Group, Scored, groups
+from benchmark.leaderboard.groups import Scored, ThreatGroup, groups
 from benchmark.leaderboard.section import NONE, Section
 from benchmark.stats import LEAST_TRIALS
 
@@ -39,7 +39,7 @@ def picture(sections: Iterable[Section]) -> str:
     A dot is a protocol: filled where it rests on ten trials or more, and hollow otherwise. The grey
     band is the range of what the prior alone scores.
     """
-    tracks: dict[str, Group] = {}
+    tracks: dict[str, ThreatGroup] = {}
     for group in groups(sections, lambda section: section.track):
         tracks.setdefault(group.track, group)  # of most protocols, where a track has two metrics
     panels = [[_attacks(group), _defenses(group)] for group in tracks.values()]
@@ -61,13 +61,13 @@ def picture(sections: Iterable[Section]) -> str:
 Rows = dict[str, list[tuple[Scored, str]]]
 
 
-def _attacks(group: Group) -> Rows:
+def _attacks(group: ThreatGroup) -> Rows:
     return {
         name: [(one, ATTACK) for one in group.across(name)] for name in group.methods[:MOST_ROWS]
     }
 
 
-def _defenses(group: Group) -> Rows:
+def _defenses(group: ThreatGroup) -> Rows:
     names = sorted({name for section in group.sections for name in section.worst} - {NONE})
     return {
         name: [(one, COLOURS[one.section.outcome(name)]) for one in group.worst_cases(name)]
@@ -75,7 +75,7 @@ def _defenses(group: Group) -> Rows:
     }
 
 
-def _draw(axes: Axes, group: Group, rows: Rows, title: str) -> None:
+def _draw(axes: Axes, group: ThreatGroup, rows: Rows, title: str) -> None:
     """Draw a row of dots for each name, the first on top."""
     if prior := [one.score.mean for one in group.prior()]:
         axes.axvspan(min(prior), max(prior), color=INK, alpha=0.25, linewidth=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from benchmark.leaderboard.groups import Group, Scored, groups, method
+from benchmark.leaderboard.groups import Scored, ThreatGroup, groups, method
 from benchmark.leaderboard.markdown import (
     DASH,
     Footnotes,
@@ -23,18 +23,18 @@ from benchmark.stats import LEAST_TRIALS, PRIOR
 MOST_METHODS = 5
 
 
-def threats(sections: Iterable[Section]) -> list[Group]:
+def threats(sections: Iterable[Section]) -> list[ThreatGroup]:
     """Return the protocols of each threat model and track, most protocols first."""
     return groups(sections, lambda section: (section.track, section.threat))
 
 
-def heading(group: Group) -> str:
+def heading(group: ThreatGroup) -> str:
     """Return track, threat model and metric in words."""
     threat = group.sections[0].threat.replace("_", " ")
     return f"**{prose(f'{group.track}: {threat}')}** · {prose(group.unit)}"
 
 
-def glance(found: Iterable[Group], links: Links) -> str:
+def glance(found: Iterable[ThreatGroup], links: Links) -> str:
     """Return a line a threat model: its strongest attack, and the defense that holds most."""
     rows = []
     for group in found:
@@ -54,11 +54,11 @@ def glance(found: Iterable[Group], links: Links) -> str:
     return grid(headers, rows, words=2)
 
 
-def _ranked(group: Group) -> list[str]:
+def _ranked(group: ThreatGroup) -> list[str]:
     return [name for name in group.methods if group.ranks(name)]
 
 
-def _enough(group: Group, name: str) -> list[Scored]:
+def _enough(group: ThreatGroup, name: str) -> list[Scored]:
     """Return a method's scores over enough trials to be ranked, from the least it sees."""
     return [one for one in group.across(name) if one.score.n >= LEAST_TRIALS]
 
@@ -67,7 +67,7 @@ def _middle(scored: Sequence[Scored]) -> Scored:
     return scored[(len(scored) - 1) // 2]
 
 
-def attacks(group: Group, links: Links, notes: Footnotes) -> str:
+def attacks(group: ThreatGroup, links: Links, notes: Footnotes) -> str:
     """Return the strongest methods where nothing defends, and which could not be ranked."""
     ranked = _ranked(group)
     rows = []
@@ -89,13 +89,13 @@ def attacks(group: Group, links: Links, notes: Footnotes) -> str:
     return "\n\n".join([*table, *_unranked(group, ranked, notes)])
 
 
-def _mark(group: Group, name: str, notes: Footnotes) -> str:
+def _mark(group: ThreatGroup, name: str, notes: Footnotes) -> str:
     told = {method(label): each.deviations for label, each in group.sections[0].given.items()}
     deviations = told.get(name)
     return notes.mark(name, deviations and f"{code(name)}: {prose(deviations)}.")
 
 
-def _unranked(group: Group, ranked: list[str], notes: Footnotes) -> list[str]:
+def _unranked(group: ThreatGroup, ranked: list[str], notes: Footnotes) -> list[str]:
     """Return who ran and has no rank, and why."""
     under, few = [], []
     for name in group.methods:
@@ -118,13 +118,13 @@ def _unranked(group: Group, ranked: list[str], notes: Footnotes) -> list[str]:
     return told
 
 
-def _held(group: Group, defense: str) -> Counter[str]:
+def _held(group: ThreatGroup, defense: str) -> Counter[str]:
     """Return what became of a defense in the protocols that leak undefended."""
     leaking = [section for section in group.sections if section.outcome(NONE) == "leaks"]
     return Counter(s.outcome(defense) for s in leaking if defense in s.worst)
 
 
-def _tried(group: Group) -> list[str]:
+def _tried(group: ThreatGroup) -> list[str]:
     """Return the defenses of which something can be said, from the one that holds most."""
     counts = {name: _held(group, name) for name in group.defenses if name != NONE}
     said = [name for name, count in counts.items() if count["holds"] + count["leaks"]]
@@ -137,7 +137,7 @@ def _tried(group: Group) -> list[str]:
     return sorted(said, key=key)
 
 
-def _best(group: Group) -> str:
+def _best(group: ThreatGroup) -> str:
     tried = _tried(group)
     if not tried:
         return "none tried on ten trials"
@@ -145,7 +145,7 @@ def _best(group: Group) -> str:
     return f"{code(tried[0])}, holds in {held['holds']} of {sum(held.values())}"
 
 
-def defenses(group: Group, links: Links) -> str:
+def defenses(group: ThreatGroup, links: Links) -> str:
     """Return each defense's worst case over the protocols, and in how many it holds."""
     tried = _tried(group)
     rows = []

@@ -23,18 +23,18 @@ Fields = dict[str, str | int]
 Axes = dict[str, tuple[str, ...]]
 
 
-class _Frozen(BaseModel):
+class _FrozenGrid(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Exemption(_Frozen):
+class Exemption(_FrozenGrid):
     """Fields of the combinations that have one of these values on each of these axes."""
 
     where: Axes
     fields: Fields
 
 
-class Part(_Frozen):
+class Part(_FrozenGrid):
     """Every combination of these values of the axes."""
 
     each: Axes
@@ -42,7 +42,7 @@ class Part(_Frozen):
     exceptions: tuple[Exemption, ...] = ()
 
 
-class Grid(_Frozen):
+class Grid(_FrozenGrid):
     """What a file of `protocols/grids/` says.
 
     Fields are filled into the template, and may name one another; `name` is the protocol's, and an

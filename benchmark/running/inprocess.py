@@ -30,7 +30,6 @@ from benchmark.contract import (
     Observation,
     Reconstruction,
     Stack,
-    Update,
     Victim,
 )
 from benchmark.errors import NotApplicable, PluginError
@@ -89,12 +88,11 @@ def corruption(
 def verdict(attack: Attack, seen: Observation) -> Verdict:
     """Ask an attack whether it fits; it sees shapes, and no values."""
     try:
-        shapes = Update({name: tensor.to("meta") for name, tensor in seen.update.items()})
         with _wall_clock(seen.budget.seconds):
             needs = sorted(map(Grant, attack.needs))
             missing = tuple(need for need in needs if getattr(seen.knowledge, need.value) is None)
             if not missing:
-                attack.applies(replace(seen, update=shapes))
+                attack.applies(replace(seen, update=seen.update.shapes))
     except NotApplicable as reason:
         return Verdict("not_applicable", str(reason))
     except OutOfTime:

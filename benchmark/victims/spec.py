@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    SerializerFunctionWrapHandler,
     field_validator,
-    model_serializer,
     model_validator,
 )
 
 from benchmark.errors import ProtocolError
 
-_YOUNGER = ("checkpoint", "heads", "trained_on", "epochs")
-"""Keys younger than the first records; None is not written, so a digest is as it was."""
 SIZES = frozenset({"patch", "width", "depth", "heads"})
 """The settings of size, of which an architecture takes some."""
 _CHECKPOINTS = (".safetensors", ".pth", ".pt")
@@ -105,11 +101,6 @@ class ImageSettings(BaseModel):
         if self.trained_on is not None and self.checkpoint is not None:
             raise ValueError("a checkpoint is trained already; wanted it without trained_on")
         return self
-
-    @model_serializer(mode="wrap")
-    def _as_it_was(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        content: dict[str, Any] = dump(self)
-        return {k: v for k, v in content.items() if v is not None or k not in _YOUNGER}
 
 
 class ImageSpec(ImageSettings):

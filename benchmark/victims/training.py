@@ -80,7 +80,7 @@ class Stage:
         Means taken from the split are its content's: their last bit depends on the threads.
         """
         stated = {
-            "settings": self.settings.model_dump(mode="json"),
+            "settings": self.settings.model_dump(mode="json", exclude_defaults=True),
             "shape": [self.spec.channels, self.spec.size, self.spec.classes],
             "seed": self.seed,
             "content": self.content,

@@ -223,7 +223,7 @@ def test_a_protocol_with_old_records_only_says_so_on_its_page(folder):
 
 
 def test_unverified_records_are_counted_and_named_on_the_page(full):
-    given = {"unverified": {("vit", "mine"): 3, ("vit", "yours"): 0}}
+    given = {"unverified": lambda frame: {("vit", "mine"): 3, ("vit", "yours"): 0}}
     assert "3 record(s) are unverified" in full.text(**given)
     assert "3 record(s) of `mine` are unverified" in full.page(**given)
     assert "unverified" not in full.text()

@@ -6,14 +6,16 @@ Random weights start as the library starts them, N(0, 0.02^2) for the most part.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
 from transformers.utils import logging
 
 from benchmark.errors import ProtocolError
-from benchmark.victims.language.spec import TextSpec
+
+if TYPE_CHECKING:
+    from benchmark.victims.language.spec import TextSpec
 
 
 class Gpt2(GPT2LMHeadModel):  # type: ignore[no-untyped-call]
