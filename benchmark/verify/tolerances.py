@@ -30,7 +30,7 @@ _SHARE = Tolerance(1e-9)
 """A share of tokens or labels: they are the same or they are not."""
 _PSNR_BELOW, _PSNR_ABOVE, _EXACT = Tolerance(0.1), Tolerance(12.0), 60.0
 TOLERANCES = {
-    "ssim": Tolerance(1e-4),
+    "ssim": Tolerance(5e-4),  # searches of 100 steps moved it by 2.5e-4 between two processors
     "mse": _ERROR,
     "normalised_mse": Tolerance(1e-5, 0.025),
     "fft2d": _ERROR,
