@@ -9,15 +9,15 @@ import pandas as pd
 
 from benchmark.errors import RecordError
 from benchmark.leaderboard import matrices, summary
-from benchmark.leaderboard.excerpts import excerpt_pages
 from benchmark.leaderboard.given import given
 from benchmark.leaderboard.groups import groups
 from benchmark.leaderboard.markdown import Footnotes, Links, code, prose
 from benchmark.leaderboard.models import models
-from benchmark.leaderboard.page import MARKS, page
+from benchmark.leaderboard.page import MARKS
 from benchmark.leaderboard.picture import picture
 from benchmark.leaderboard.section import Section, labels, sections
-from benchmark.records import read_excerpts, read_table, replace
+from benchmark.leaderboard.telling import tell
+from benchmark.records import read_table, replace
 from benchmark.registry import Registry
 
 SIGNATURE = "<!-- written by gradleak leaderboard -->"
@@ -85,16 +85,9 @@ def write_board(
     known = given(labels(table.frame), Registry())
     found = sections(results, table.frame, known, unverified(table.frame) if unverified else {})
     folder = output.with_suffix("")
-    written = {}
+    written = tell(found, results, output)
     if any(section.summaries for section in found):
         written[folder / PICTURE] = picture(found)
-    for section in found:
-        texts: dict[Path, str] = {}
-        if len(section.frame) and section.frame["has_excerpt"].any():
-            told = read_excerpts(results, section.name)
-            texts = excerpt_pages(section, told, output, folder)
-        text = page(section, Links(folder), output, list(texts))
-        written |= texts | {folder / f"{section.name}.md": text}
     written[output] = _board(results, output, found, len(table.damaged))
     for path, text in written.items():
         replace(path, text if path.suffix == ".svg" else f"{text}\n{SIGNATURE}\n")

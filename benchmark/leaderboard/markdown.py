@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -178,4 +179,5 @@ def grid(headers: Sequence[str], rows: Sequence[Sequence[str]], *, words: int = 
 
 def _exponent(number: float) -> int:
     """Return the power of ten of the first digit, after rounding to two digits."""
-    return int(f"{number:.1e}".partition("e")[2])
+    power = math.floor(math.log10(abs(number)))
+    return power + (round(abs(number) / 10.0**power, 1) >= 10)

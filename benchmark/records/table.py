@@ -50,7 +50,7 @@ _TYPES: dict[Any, Any] = {
     "dirty": "boolean",
     "threads": "Int64",
 }
-_BATCH_BYTES = 2**25
+_BATCH_BYTES, _BLOCK_BYTES = 2**25, 2**22
 _KEY = ["protocol", "defense", "attack", "seed", "trial"]
 _WORDS = ("protocol", "defense", "attack", "status", "kind", "threat", "commit", "hardware")
 
@@ -158,7 +158,7 @@ def _parsed(trials: Sequence[bytes]) -> pa.Table:
     text = b"\n".join(trials)
     return arrow_json.read_json(
         pa.BufferReader(text),
-        read_options=arrow_json.ReadOptions(block_size=max(len(text), 1)),
+        read_options=arrow_json.ReadOptions(block_size=_BLOCK_BYTES),  # a core parses each
         parse_options=arrow_json.ParseOptions(_LINE, unexpected_field_behavior="ignore"),
     )
 

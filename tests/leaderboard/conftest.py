@@ -3,7 +3,7 @@ import json
 import pandas as pd
 import pytest
 
-from benchmark.leaderboard import board
+from benchmark.leaderboard import board, telling
 from benchmark.records import Table
 
 SETTING = {
@@ -106,6 +106,6 @@ def folder(tmp_path, monkeypatch):
     made = Folder(tmp_path / "results")
     monkeypatch.setattr(board, "read_table", lambda _: made.table())
     monkeypatch.setattr(
-        board, "read_excerpts", lambda _, name: [r for r in made.excerpts if r.protocol == name]
+        telling, "read_excerpts", lambda _, name: [r for r in made.excerpts if r.protocol == name]
     )
     return made

@@ -4,7 +4,7 @@ from urllib.parse import unquote
 import pytest
 
 from benchmark.errors import RecordError
-from benchmark.leaderboard import board
+from benchmark.leaderboard import board, telling
 
 NOISE = "gaussian_noise,scale=0.01"
 TEN = range(10)
@@ -287,3 +287,9 @@ def test_breach_that_cannot_be_read_is_named_with_its_file(folder, breach):
     folder.protocol(breach=breach).cell("mine", 10)
     with pytest.raises(RecordError, match=r"vit/protocol\.json: breach is .*; wanted one of its"):
         folder.write()
+
+
+def test_pages_told_by_several_processes_are_the_same(full, monkeypatch):
+    alone = full.text(), full.page()
+    monkeypatch.setattr(telling, "MANY", 1)
+    assert (full.text(), full.page()) == alone

@@ -118,8 +118,9 @@ def test_stage_that_cannot_be_is_refused_in_one_line(tiny, gradleak, changes, sa
     assert said in ended.err
 
 
-def test_stage_is_part_of_the_protocols_digest_and_is_absent_without_one(tiny):
+def test_stage_is_part_of_the_protocols_digest_and_is_none_without_one(tiny):
     plain, trained = (load_protocol(str(tiny(victim=one))) for one in (VICTIM, TRAINED))
     assert plain.digest != trained.digest
-    assert not {"trained_on", "epochs"} & plain.frozen()["victim"].keys()
+    said = [plain.frozen()["victim"][key] for key in ("trained_on", "epochs")]
+    assert said == [None, None]
     assert yaml.safe_load(yaml.safe_dump(trained.frozen()))["victim"]["epochs"] == 1

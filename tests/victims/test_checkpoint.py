@@ -134,12 +134,3 @@ def test_missing_file_and_missing_mirror_say_where_it_is_wanted(trained, mirror)
 def test_checkpoint_that_cannot_be_is_refused(settings, said):
     with pytest.raises(ValidationError, match=said):
         ImageSettings(architecture="april_b", **settings)
-
-
-def test_younger_keys_are_written_only_where_given():
-    plain = ImageSettings(architecture="april_b")
-    younger = {"checkpoint": "net.pt", "heads": 2}
-    assert not younger.keys() & plain.model_dump(mode="json").keys()
-    chosen = ImageSettings(architecture="face_transformer", **younger)
-    assert chosen.model_dump(mode="json").items() >= younger.items()
-    assert ImageSettings(**chosen.model_dump()) == chosen
