@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
+from pandas.api.types import union_categoricals
 from pyarrow import json as arrow_json
 
 from benchmark.errors import RecordError
@@ -52,7 +53,12 @@ _TYPES: dict[Any, Any] = {
 }
 _BATCH_BYTES, _BLOCK_BYTES = 2**25, 2**22
 _KEY = ["protocol", "defense", "attack", "seed", "trial"]
-_WORDS = ("protocol", "defense", "attack", "status", "kind", "threat", "commit", "hardware")
+_WORDS = (
+    *("protocol", "defense", "attack", "status", "kind", "threat", "commit", "hardware"),
+    *("protocol_digest", "attack_version", "attack_fingerprint", "versions"),
+    *("harness_version", "harness_fingerprint", "defense_version", "defense_fingerprint"),
+)
+"""Columns in which few words stand in many rows."""
 
 
 @dataclass
@@ -175,10 +181,9 @@ def _framed(
         runs: headers.
     """
     trial = found.column("trial").fill_null(-1).to_numpy()
-    status = found.column("status").fill_null("completed").to_pandas()
-    kind = found.column("kind").to_pandas()
-    allowed = {*get_args(Status), *get_args(FailureKind)}
-    if not {*status.unique(), *kind.dropna().unique()} <= allowed:
+    status = _coded(found.column("status").fill_null("completed"))
+    kind = _coded(found.column("kind"))
+    if not {*status.categories, *kind.categories} <= {*get_args(Status), *get_args(FailureKind)}:
         raise ValueError("a status or a kind that is none")
     if found.column("seed").null_count:
         raise ValueError("a line without a seed")
@@ -195,10 +200,10 @@ def _framed(
             "has_excerpt": found.column("excerpt").is_valid().to_numpy(),
         }
     )
-    for name in ("protocol", "attack", *_OF_RUN):
-        frame[name] = _taken([_plain(getattr(run, name)) for run in runs], codes)
-    for name in ("defense", *_OF_CELL):
-        frame[name] = _taken([getattr(cell, name) for cell in cells], codes)
+    for name in ("protocol", "attack", "defense", *_OF_RUN, *_OF_CELL):
+        of = cells if name in CellOfRun.model_fields else runs
+        values = [_plain(getattr(header, name)) for header in of]
+        frame[name] = _words(values, codes) if name in _WORDS else _taken(values, codes)
     return pd.concat([frame, _scores(found, codes, runs, trial >= 0)], axis=1)
 
 
@@ -235,16 +240,22 @@ def _rows(records: Sequence[Record]) -> pd.DataFrame:
     frame = pd.DataFrame(rows, columns=None if rows else columns)
     numbers = [name for name in frame.columns if name not in (*columns, "seconds")]
     numbers += ["seconds", "gradient_evaluations", "peak_bytes"]
-    return frame.astype(dict.fromkeys(numbers, float))
+    words = {n: _words([row[n] for row in rows], np.arange(len(rows))) for n in _WORDS}
+    return frame.astype(dict.fromkeys(numbers, float)).assign(**words)
 
 
 def _joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     filled = [frame for frame in frames if len(frame)] or [_rows([])]
-    return pd.concat(filled, ignore_index=True)
+    words = {
+        name: union_categoricals([frame[name] for frame in filled], sort_categories=True)
+        for name in _WORDS
+    }
+    rest = pd.concat([frame.drop(columns=list(_WORDS)) for frame in filled], ignore_index=True)
+    return rest.assign(**words)
 
 
 def _tidied(frame: pd.DataFrame) -> pd.DataFrame:
-    frame = frame.astype({**dict.fromkeys(_WORDS, "category"), **_TYPES})
+    frame = frame.astype(_TYPES)
     frame = frame.drop_duplicates(_KEY, keep="last")
     frame = frame.sort_values(["protocol", "attack", "defense", "seed", "trial"])
     cell = [frame[name].cat.codes for name in ("protocol", "defense", "attack")]
@@ -252,6 +263,22 @@ def _tidied(frame: pd.DataFrame) -> pd.DataFrame:
     frame = frame[(frame["trial"] >= 0) | ~ran].reset_index(drop=True)
     first = [*_COLUMNS, *_OF_CELL, *_OF_RUN]
     return frame[[*first, *(name for name in frame.columns if name not in first)]]
+
+
+def _words(values: Sequence[Any], codes: Codes) -> pd.Categorical[Any]:
+    """Return words by the place of their headers."""
+    categories = list(dict.fromkeys(value for value in values if value is not None))
+    places = np.array([-1 if v is None else categories.index(v) for v in values], dtype=int)
+    index: Any = pd.Index(categories, dtype=object)
+    return pd.Categorical.from_codes(places[codes], index)
+
+
+def _coded(column: pa.ChunkedArray) -> pd.Categorical[Any]:
+    """Return a column of a few words."""
+    found = column.combine_chunks().dictionary_encode()
+    places = found.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    index: Any = pd.Index(found.dictionary.to_pylist(), dtype=object)
+    return pd.Categorical.from_codes(places, index)
 
 
 def _taken(values: Sequence[Any], codes: Codes) -> pd.api.extensions.ExtensionArray:
