@@ -103,7 +103,11 @@ def verify(
         bool, typer.Option("--changed", help="Only cells whose source has moved.")
     ] = False,
     hours: Annotated[
-        float | None, typer.Option(help="Time to spend, cheapest cells first.", metavar="H")
+        float | None,
+        typer.Option(
+            help="Time to spend, cheapest cells first; 4 minutes with --changed, else no limit.",
+            metavar="H",
+        ),
     ] = None,
     against: Annotated[
         Path | None,

@@ -27,6 +27,8 @@ from benchmark.verify.report import DIFFERS, attestations, table
 from benchmark.verify.rerun import Compared, compare, rerun
 from benchmark.verify.sample import Stratum, strata
 
+_CHANGED_SECONDS = 240.0
+
 
 @dataclass(frozen=True)
 class Request:
@@ -41,6 +43,13 @@ class Request:
     mirror: Path | None
     device: str
     plugins: tuple[Path, ...]
+
+    @property
+    def seconds(self) -> float:
+        """The time to spend: what moved is to be cleared while its author waits."""
+        if self.hours is not None:
+            return self.hours * 3600
+        return _CHANGED_SECONDS if self.changed else math.inf
 
 
 def verify(request: Request) -> int:
@@ -103,7 +112,7 @@ def _compared(request: Request, chosen: Sequence[Stratum]) -> list[Compared]:
             device=device,
             worker_of=worker_of,
             provenance=provenance(device),
-            seconds=math.inf if request.hours is None else request.hours * 3600,
+            seconds=request.seconds,
         ):
             found.append(one)
             progress.advance(one.stratum.cell, 1)
