@@ -175,7 +175,7 @@ whole = time.monotonic() - began
 if way == "killed":
     kills, names = 0, (f"killed-{i}" for i in itertools.count())
     name = next(names)
-    while kills < 20:
+    while kills < 8:
         child = start(name)
         time.sleep(draws.uniform(0, whole))
         os.kill(child, signal.SIGKILL)
@@ -193,7 +193,7 @@ else:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no fork there")
 @pytest.mark.parametrize("way", ["killed", "both"])
-def test_runs_killed_20_times_and_runs_at_once_end_as_a_whole_one(way, tiny, numbers, tmp_path):
+def test_runs_killed_8_times_and_runs_at_once_end_as_a_whole_one(way, tiny, numbers, tmp_path):
     words = ["run", str(tiny(seeds=[0, 1]))]
     for attack in ("random", "span_closed_form", "april_closed_form", "wrong_update"):
         words += ["--attack", attack]
