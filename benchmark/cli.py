@@ -105,7 +105,7 @@ def verify(
     hours: Annotated[
         float | None,
         typer.Option(
-            help="Time to spend, cheapest cells first; 4 minutes with --changed, else no limit.",
+            help="Time to spend, cheapest cells first; 3.5 minutes with --changed, else no limit.",
             metavar="H",
         ),
     ] = None,

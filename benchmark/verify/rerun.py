@@ -84,7 +84,7 @@ def rerun(
             cells = list(under)
             defended = DefendedRound(rounds[seed], cells[0].cell.defense.build(), label)
             for one in cells:
-                if time.monotonic() > end:
+                if time.monotonic() + one.seconds > end:
                     yield Compared(one, "no time left")
                 else:
                     yield _again(one, setting, defended, worker_of(one.cell.attack), provenance)

@@ -27,7 +27,7 @@ from benchmark.verify.report import DIFFERS, attestations, table
 from benchmark.verify.rerun import Compared, compare, rerun
 from benchmark.verify.sample import Stratum, strata
 
-_CHANGED_SECONDS = 240.0
+_CHANGED_SECONDS = 210.0
 
 
 @dataclass(frozen=True)
