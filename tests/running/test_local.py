@@ -206,6 +206,6 @@ def test_runs_killed_8_times_and_runs_at_once_end_as_a_whole_one(way, tiny, numb
     whole = numbers(folder / "whole")
     assert len(whole) == 5 * 2 * (3 * 3 + 1)
     others = [path for path in folder.iterdir() if path.name != "whole"]
-    assert len(others) >= 2
+    assert len(others) >= (1 if way == "killed" else 3)  # kills may all fall into one run
     for other in others:
         assert numbers(other) == whole
