@@ -31,6 +31,8 @@ def test_where_rounding_decides_more_is_allowed_and_not_everything():
     assert chaotic("psnr", 33.1, 26.4)
     assert not allowed("psnr", 33.1, 26.4)
     assert not chaotic("psnr", 33.1, 11.0)
+    assert chaotic("psnr", 62.3, 100.1)
+    assert not chaotic("psnr", 100.1, 40.0)
     assert not chaotic("token_accuracy", 0.9, 0.1)
 
 
