@@ -114,11 +114,8 @@ class Standing:
             defense: likewise.
             identity: what its records stand on.
         """
-        were: dict[Part, str] = {
-            ("attack", _name(attack)): identity.attack_fingerprint,
-            ("defense", _name(defense)): identity.defense_fingerprint,
-            ("harness", ""): identity.harness_fingerprint,
-        }
+        prints = (identity.attack_fingerprint, identity.defense_fingerprint)
+        were = _parts(attack, prints[0], defense, prints[1], identity.harness_fingerprint)
         return {part: was for part, was in were.items() if not self._stands(part, was)}
 
     def unverified(self, records: Iterable[Record]) -> list[Record]:
@@ -139,11 +136,7 @@ class Standing:
         groups = frame.groupby(["protocol", *COLUMNS], observed=True).size().reset_index()
         for row in groups.itertuples(index=False):
             protocol, attack, of_attack, defense, of_defense, harness, rows = map(str, row)
-            were: dict[Part, str] = {
-                ("attack", _name(attack)): of_attack,
-                ("defense", _name(defense)): of_defense,
-                ("harness", ""): harness,
-            }
+            were = _parts(attack, of_attack, defense, of_defense, harness)
             if not all(self._stands(part, was) for part, was in were.items()):
                 found[protocol, attack] = found.get((protocol, attack), 0) + int(rows)
         return found
@@ -161,6 +154,22 @@ class Standing:
             return self._registry.find(of, f"{name},defaults")[0].fingerprint
         except PluginError:
             return None
+
+
+def spell(parts: Iterable[Part]) -> list[str]:
+    """Return parts in words, each once, sorted: `attack dlg`, `harness`."""
+    return sorted({" ".join(filter(None, part)) for part in parts})
+
+
+def _parts(
+    attack: str, of_attack: str, defense: str, of_defense: str, of_harness: str
+) -> dict[Part, str]:
+    """Return the parts that a cell's records stand on, with their fingerprints."""
+    return {
+        ("attack", _name(attack)): of_attack,
+        ("defense", _name(defense)): of_defense,
+        ("harness", ""): of_harness,
+    }
 
 
 def _name(label: str) -> str:

@@ -13,7 +13,7 @@ from rich.console import Console
 from tabulate import tabulate
 
 from benchmark import records
-from benchmark.attestations import Attestations, Standing
+from benchmark.attestations import Attestations, Standing, spell
 from benchmark.cell import Cell, Worker
 from benchmark.errors import BenchmarkError
 from benchmark.protocol import load_suite
@@ -144,14 +144,24 @@ def _workers(
     order: Order, due: list[Group], device: torch.device, stack: ExitStack
 ) -> Callable[[Submission], Worker]:
     """Return which worker runs a submission; a PluginError where one cannot be loaded."""
-    inside, sandbox = InProcess(), stack.enter_context(Sandbox(device))
-
-    def worker_of(submission: Submission) -> Worker:
-        return sandbox if order.isolate or submission.outside else inside
-
+    worker_of = workers(device, stack, isolate=order.isolate)
     for submission in {one.label: one for group in due for one in group.attacks}.values():
         worker_of(submission).load(submission)
     return worker_of
+
+
+def workers(
+    device: torch.device, stack: ExitStack, *, isolate: bool = False
+) -> Callable[[Submission], Worker]:
+    """Return which worker runs a submission: a child what is foreign, or all where isolated.
+
+    Args:
+        device: where victims live.
+        stack: ends the children.
+        isolate: whether the repository's own run in children too.
+    """
+    inside, sandbox = InProcess(), stack.enter_context(Sandbox(device))
+    return lambda submission: sandbox if isolate or submission.outside else inside
 
 
 def _groups(order: Order) -> list[Group]:
@@ -174,8 +184,7 @@ def _unverified(order: Order, found: Survey) -> str:
     unsure = standing.unverified(found.current)
     if not unsure:
         return ""
-    moved = {p for r in unsure for p in standing.moved(r.attack, r.defense, r.identity)}
-    names = sorted(" ".join(filter(None, part)) for part in moved)
+    names = spell(p for r in unsure for p in standing.moved(r.attack, r.defense, r.identity))
     more = f" and {len(names) - _NAMED} more parts" if len(names) > _NAMED else ""
     return (
         f"{len(unsure)} of {len(found.current)} records unverified: the source of "

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from tabulate import tabulate
 
-from benchmark.attestations import Attestation, Part, Standing
+from benchmark.attestations import Attestation, Part, Standing, spell
 from benchmark.records import Provenance
 from benchmark.verify.rerun import Compared
 
@@ -51,10 +51,6 @@ def attestations(
         now = standing.now(part)
         if now is None or not all(one.same for one in compared):
             continue
-        largest: dict[str, float] = {}
-        for one in compared:
-            for name, gap in one.largest.items():
-                largest[name] = max(gap, largest.get(name, 0.0))
         identity = compared[0].stratum.cell.identity
         made.append(
             Attestation(
@@ -65,7 +61,7 @@ def attestations(
                 new=now,
                 cells=len(compared),
                 trials=sum(len(one.stratum.records) for one in compared),
-                largest=dict(sorted(largest.items())),
+                largest=dict(sorted(_largest(compared).items())),
                 commit=provenance.commit,
                 dirty=provenance.dirty,
             )
@@ -79,14 +75,22 @@ def _words(of: Iterable[Compared]) -> str:
 
 
 def _gap(of: Iterable[Compared]) -> str:
-    largest: dict[str, float] = {}
+    found = _largest(of).items()
+    return ", ".join(f"{name} {gap:.1e}" for name, gap in found) or "no difference"
+
+
+def _largest(of: Iterable[Compared]) -> dict[str, float]:
+    """Return the largest difference of each metric that differed anywhere."""
+    found: dict[str, float] = {}
     for one in of:
         for name, gap in one.largest.items():
-            largest[name] = max(gap, largest.get(name, 0.0))
-    return ", ".join(f"{name} {gap:.1e}" for name, gap in largest.items()) or "no difference"
+            found[name] = max(gap, found.get(name, 0.0))
+    return found
 
 
 def _suspects(one: Compared) -> str:
     """Return what may have changed the answer, in words."""
-    names = [" ".join(filter(None, part)) for part in one.stratum.moved]
-    return " or ".join(names) or "nothing: its source is as it was, so look at the libraries"
+    return (
+        " or ".join(spell(one.stratum.moved))
+        or "nothing: its source is as it was, so look at the libraries"
+    )

@@ -32,7 +32,6 @@ class Compared:
         word: whether it came out the same.
         largest: the largest difference of each metric that differed.
         what: what differs beyond its tolerance, in words.
-        provenance: where it was run again; None where it was not.
     """
 
     stratum: Stratum

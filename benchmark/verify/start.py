@@ -12,17 +12,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmark.attestations import Attestations, Standing
-from benchmark.cell import Worker
+from benchmark.attestations import Attestations, Standing, spell
 from benchmark.errors import RecordError
 from benchmark.protocol import Protocol, load_protocol, load_suite, protocol_files
 from benchmark.records import Reading, read_folder
-from benchmark.registry import Registry, Submission
-from benchmark.running.inprocess import InProcess
+from benchmark.registry import Registry
 from benchmark.running.progress import Progress
 from benchmark.running.provenance import provenance
-from benchmark.running.sandbox import Sandbox
-from benchmark.running.start import device_named
+from benchmark.running.start import device_named, workers
 from benchmark.verify.report import DIFFERS, attestations, table
 from benchmark.verify.rerun import Compared, compare, rerun
 from benchmark.verify.sample import Stratum, strata
@@ -84,8 +81,7 @@ def verify(request: Request) -> int:
         attested.add(made)
         print(f"{len(made)} attestations added to {attested.path}")
     left = look(1, changed=True)
-    parts = sorted({" ".join(filter(None, part)) for one in left for part in one.moved})
-    if parts:
+    if parts := spell(part for one in left for part in one.moved):
         print(f"unverified: {len(left)} cells, because of {', '.join(parts)}")
     differ = sum(one.word == "differs" for one in found)
     print(f"{sum(one.same for one in found)} cells came out the same, {differ} did not")
@@ -100,17 +96,12 @@ def _compared(request: Request, chosen: Sequence[Stratum]) -> list[Compared]:
     console = Console(file=sys.stderr, highlight=False)
     found: list[Compared] = []
     with ExitStack() as stack:
-        inside, sandbox = InProcess(), stack.enter_context(Sandbox(device))
-
-        def worker_of(submission: Submission) -> Worker:
-            return sandbox if submission.outside else inside
-
         progress = stack.enter_context(Progress(len(chosen), len(chosen), console))
         for one in rerun(
             chosen,
             mirror=request.mirror,
             device=device,
-            worker_of=worker_of,
+            worker_of=workers(device, stack),
             provenance=provenance(device),
             seconds=request.seconds,
         ):
