@@ -54,18 +54,42 @@ def moved(bench, provenance, tmp_path):
 
 def test_record_of_a_source_that_moved_is_unverified_until_it_is_attested(moved, tmp_path):
     attested = Attestations(tmp_path)
-    standing = Standing(attested, Registry())
+    standing = Standing(attested, Registry(), ())
     assert standing.unverified(moved) == [moved[1]]
     assert standing.moved("random", "none", moved[1].identity) == {("attack", "random"): "old"}
-    assert dict(standing.count(read_table(tmp_path).frame)) == {("tiny", "random"): 1}
+    assert standing.count(read_table(tmp_path).frame)["unverified"] == {"random": 1}
     attested.add([attestation("old", moved[0].identity.attack_fingerprint)])
     assert standing.unverified(moved) == []
-    assert standing.count(read_table(tmp_path).frame) == {}
+    assert not any(standing.count(read_table(tmp_path).frame).values())
 
 
 def test_submission_that_is_no_more_stands_on_nothing(moved, tmp_path):
-    standing = Standing(Attestations(tmp_path), Registry())
+    standing = Standing(Attestations(tmp_path), Registry(), ())
     assert standing.now(("attack", "nonesuch")) is None
+    assert standing.raised("tiny", "nonesuch,a=1", "none", moved[0].identity) == []
     assert set(standing.moved("nonesuch,a=1", "none", moved[0].identity)) == {
         ("attack", "nonesuch")
     }
+
+
+@pytest.mark.parametrize(
+    ("field", "part"),
+    [
+        ("protocol_digest", ("protocol", "tiny")),
+        ("attack_version", ("attack", "random")),
+        ("defense_version", ("defense", "none")),
+        ("harness_version", ("harness", "")),
+    ],
+)
+def test_record_of_another_version_is_outdated_and_not_unverified(
+    bench, provenance, tmp_path, field, part
+):
+    cell = bench().cell("random")
+    of = cell.identity.model_copy(update={field: "0", "attack_fingerprint": "old"})
+    record = cell.record(provenance, trial=0, status="completed")
+    append(file_of_cell(cell, tmp_path), [record.model_copy(update={"identity": of})])
+    standing = Standing(Attestations(tmp_path), Registry(), [cell.protocol])
+    assert standing.raised("tiny", "random", "none", of) == [part]
+    assert standing.raised("tiny", "random", "none", cell.identity) == []
+    counted = standing.count(read_table(tmp_path).frame)
+    assert counted == {"outdated": {"random": 1}, "unverified": {}}

@@ -12,7 +12,7 @@ from benchmark.records import Provenance
 from benchmark.verify.rerun import Compared
 
 DIFFERS = 3
-"""Exit code where an answer changed, or nobody knows whether one did."""
+"""Exit code where an answer changed, nobody knows whether one did, or a record is outdated."""
 
 
 def table(found: Sequence[Compared]) -> str:
@@ -51,14 +51,13 @@ def attestations(
         now = standing.now(part)
         if now is None or not all(one.same for one in compared):
             continue
-        identity = compared[0].stratum.cell.identity
         made.append(
             Attestation(
                 part=part[0],
                 name=part[1],
-                version=dict(identity)[f"{part[0]}_version"],
+                version=now.version,
                 old=was,
-                new=now,
+                new=now.fingerprint,
                 cells=len(compared),
                 trials=sum(len(one.stratum.records) for one in compared),
                 largest=dict(sorted(_largest(compared).items())),

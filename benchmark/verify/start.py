@@ -22,7 +22,7 @@ from benchmark.running.provenance import provenance
 from benchmark.running.start import device_named, workers
 from benchmark.verify.report import DIFFERS, attestations, table
 from benchmark.verify.rerun import Compared, compare, rerun
-from benchmark.verify.sample import Stratum, strata
+from benchmark.verify.sample import Stratum, due_again, strata
 
 _CHANGED_SECONDS = 210.0
 
@@ -53,8 +53,8 @@ def verify(request: Request) -> int:
     """Run recorded trials again, print what came of it, and attest what it vouches for.
 
     Returns:
-        The exit code: 0 where all that was asked about stands, 3 where an answer changed or a
-        part that moved is not attested.
+        The exit code: 0 where all that was asked about stands, 3 where an answer changed, a part
+        that moved is not attested, or a record is of an older version.
 
     Raises:
         BenchmarkError: anything in the request that does not fit.
@@ -67,7 +67,7 @@ def verify(request: Request) -> int:
     if drifted := [line for p in protocols for line in _drift(request.results, p)]:
         print("\n".join(drifted))
     attested = Attestations(request.results)
-    standing = Standing(attested, registry)
+    standing = Standing(attested, registry, protocols)
 
     def look(size: int, *, changed: bool) -> list[Stratum]:
         return strata(reading.records, protocols, registry, standing, size=size, changed=changed)
@@ -81,11 +81,13 @@ def verify(request: Request) -> int:
         attested.add(made)
         print(f"{len(made)} attestations added to {attested.path}")
     left = look(1, changed=True)
+    if old := due_again(reading.records, protocols, registry):
+        print(f"outdated: {standing.tell_outdated(old)}")
     if parts := spell(part for one in left for part in one.moved):
         print(f"unverified: {len(left)} cells, because of {', '.join(parts)}")
     differ = sum(one.word == "differs" for one in found)
     print(f"{sum(one.same for one in found)} cells came out the same, {differ} did not")
-    return DIFFERS if differ or left or drifted else 0
+    return DIFFERS if differ or left or old or drifted else 0
 
 
 def _compared(request: Request, chosen: Sequence[Stratum]) -> list[Compared]:
