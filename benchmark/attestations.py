@@ -21,6 +21,7 @@ from benchmark.errors import PluginError, RecordError
 from benchmark.identity import harness_fingerprint, harness_version
 from benchmark.protocol import Protocol
 from benchmark.records import Identity, Record
+from benchmark.records.files import locked
 from benchmark.records.storage import append_text
 from benchmark.registry import Registry
 
@@ -69,20 +70,20 @@ class Attestations:
         """
         self.path = results / "attestations.jsonl"
         self._same: dict[Part, DisjointSet] = {}
-        lines = self.path.read_text(encoding="utf-8").splitlines() if self.path.is_file() else []
-        for number, line in enumerate(lines, start=1):
+        text = self.path.read_text(encoding="utf-8") if self.path.is_file() else ""
+        whole = text[: text.rfind("\n") + 1]  # a tail that a kill left is cut off by the next one
+        for number, line in enumerate(whole.splitlines(), start=1):
             try:
                 self._take(Attestation.model_validate_json(line))
             except ValidationError as error:
                 said = error.errors()[0]["msg"]
                 raise RecordError(f"{self.path}:{number}: not an attestation: {said}") from error
 
-    def add(self, made: Iterable[Attestation]) -> None:
-        """Keep attestations."""
-        made = list(made)
-        append_text(self.path, "".join(f"{one.model_dump_json()}\n" for one in made))
-        for one in made:
-            self._take(one)
+    def add(self, one: Attestation) -> None:
+        """Keep an attestation."""
+        with locked(self.path):
+            append_text(self.path, f"{one.model_dump_json()}\n")
+        self._take(one)
 
     def equal(self, part: Part, old: str, new: str) -> bool:
         """Tell whether a part under one fingerprint is as good as under another."""

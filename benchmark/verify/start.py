@@ -20,9 +20,10 @@ from benchmark.registry import Registry
 from benchmark.running.progress import Progress
 from benchmark.running.provenance import provenance
 from benchmark.running.start import device_named, workers
-from benchmark.verify.report import DIFFERS, attestations, table
+from benchmark.verify.report import DIFFERS, table
 from benchmark.verify.rerun import Compared, compare, rerun
 from benchmark.verify.sample import Stratum, due_again, strata
+from benchmark.verify.vouching import Voucher
 
 _CHANGED_SECONDS = 210.0
 
@@ -73,13 +74,13 @@ def verify(request: Request) -> int:
         return strata(reading.records, protocols, registry, standing, size=size, changed=changed)
 
     chosen = look(request.sample, changed=request.changed) if request.sample else []
-    found = _compared(request, chosen)
+    if request.against is None:
+        found = _rerun(request, chosen, attested, standing)
+    else:
+        other = read_folder(request.against).records
+        found = [compare(stratum, other, exactly=False) for stratum in chosen]
     if chosen:
         print(table(found))
-    place = provenance(device_named(request.device))
-    if request.against is None and (made := attestations(found, standing, place)):
-        attested.add(made)
-        print(f"{len(made)} attestations added to {attested.path}")
     left = look(1, changed=True)
     if old := due_again(reading.records, protocols, registry):
         print(f"outdated: {standing.tell_outdated(old)}")
@@ -90,11 +91,13 @@ def verify(request: Request) -> int:
     return DIFFERS if differ or left or old or drifted else 0
 
 
-def _compared(request: Request, chosen: Sequence[Stratum]) -> list[Compared]:
-    if request.against is not None:
-        other = read_folder(request.against).records
-        return [compare(stratum, other, exactly=False) for stratum in chosen]
+def _rerun(
+    request: Request, chosen: Sequence[Stratum], attested: Attestations, standing: Standing
+) -> list[Compared]:
+    """Run strata again, and attest along the way what that vouches for."""
     device = device_named(request.device)
+    place = provenance(device)
+    voucher = Voucher(chosen, attested, standing, place)
     console = Console(file=sys.stderr, highlight=False)
     found: list[Compared] = []
     with ExitStack() as stack:
@@ -104,12 +107,15 @@ def _compared(request: Request, chosen: Sequence[Stratum]) -> list[Compared]:
             mirror=request.mirror,
             device=device,
             worker_of=workers(device, stack),
-            provenance=provenance(device),
+            provenance=place,
             seconds=request.seconds,
         ):
             found.append(one)
+            voucher.take(one)
             progress.advance(one.stratum.cell, 1)
             progress.done(one.stratum.cell, 1)
+    if voucher.made:
+        print(f"{voucher.made} attestations added to {attested.path}")
     return found
 
 
