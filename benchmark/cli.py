@@ -176,9 +176,11 @@ def leaderboard(
     """Write the leaderboard from the records alone."""
     from benchmark.attestations import Attestations, Standing
     from benchmark.leaderboard import write_board
+    from benchmark.protocol import load_protocol, protocol_files
     from benchmark.registry import Registry
 
-    standing = Standing(Attestations(results), Registry())
+    protocols = [load_protocol(name) for name in protocol_files() if (results / name).is_dir()]
+    standing = Standing(Attestations(results), Registry(), protocols)
     for line in write_board(results, output, standing.count):
         _warn(line)
     print(f"wrote {output}")
