@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 _DRAWS = 40  # random members of the solutions
+_APART = 1.0  # groups no further apart than they are wide are none
 _PASSES = 5  # towards the member whose eigenvalues stand evenly
 
 
@@ -28,7 +29,7 @@ def token_groups(solutions: Tensor, least: int, most: int) -> list[Tensor] | Non
     if not count * least <= n <= count * most:
         return None
     draws = torch.Generator().manual_seed(0)  # a search for a good member, not a choice of answer
-    best, groups = 0.0, None
+    best, groups = _APART, None
     for _ in range(_DRAWS):
         member = torch.tensordot(torch.randn(count, generator=draws).double(), solutions, 1)
         apart, found = _split(member, count, least, most)
