@@ -39,11 +39,14 @@ class BatchClosedForm(Attack):
         tokens = seen.batch_size * parts.patches + parts.prefix_tokens
         if tokens > parts.width:
             raise NotApplicable(
-                f"the batch has {tokens} tokens, the victim's width is {parts.width}"
+                f"{tokens} tokens of a batch, more than the victim's width of {parts.width}"
             )
         equations = parts.width**2 // parts.heads  # heads * head size^2
-        if equations < tokens**2:
-            raise NotApplicable(f"{equations} equations for {tokens}^2 unknowns")
+        if tokens**2 > equations:
+            raise NotApplicable(
+                f"{tokens} tokens of a batch, more than the root of {parts.heads} heads * "
+                f"{parts.width // parts.heads}^2 equations"
+            )
 
     def reconstruct(self, seen: Observation) -> Reconstruction:
         victim = ImageVictim.of(seen.model)
