@@ -2,7 +2,8 @@
 
 The first attention's inputs span batch * patches + prefix directions, in which each position's
 patches lie in an affine set (`affine.py`). Attention tells which directions are whose
-(`projectors.py`, `groups.py`). Within one image's span a patch is one least-squares solve.
+(`projectors.py`, `groups.py`, `refinement.py`). Within one image's span a patch is one
+least-squares solve.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from benchmark.toolbox.closedform.affine import AffineSets, affine_sets
 from benchmark.toolbox.closedform.entrance import Entrance
 from benchmark.toolbox.closedform.groups import token_groups
 from benchmark.toolbox.closedform.projectors import Equations, complement, solutions
+from benchmark.toolbox.closedform.refinement import refine
 from benchmark.toolbox.closedform.solve import leading_rows, least_squares, row_space
 
 _ON_SET = 1e-5  # a constant off its set over its distance from the point: 4e-7 shared, 4e-5 not
@@ -127,7 +129,7 @@ class _Seen:
         groups = token_groups(found, least, most)
         if groups is None:
             return None
-        rest = complement(common)
+        groups, rest = refine(equations, groups), complement(common)
         if not len(self.shared):
             return [torch.cat([common, rest @ group], dim=1) for group in groups]
         return self._with_shared(known, rest, groups)
