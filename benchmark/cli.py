@@ -196,7 +196,9 @@ def picture(
     defense: Annotated[
         list[str] | None, typer.Option(help="A row each; may be repeated.", metavar="NAME")
     ] = None,
-    trials: Annotated[int, typer.Option(help="Columns.", min=1, metavar="N")] = 8,
+    trials: Annotated[
+        int, typer.Option(help="Trials; a column an image of theirs.", min=1, metavar="N")
+    ] = 8,
     seed: Annotated[int, typer.Option(help="The seed of the trials.")] = 0,
     data: Mirror = None,
     plugins: Plugins = None,

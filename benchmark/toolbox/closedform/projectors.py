@@ -15,6 +15,7 @@ Identified from counts alone where heads * head size^2 >= n^2.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -120,10 +121,16 @@ def solutions(equations: Equations, count: int) -> Tensor:
     draws = torch.Generator().manual_seed(0)  # a start, not a choice: all starts end alike
     start = torch.randn(n * n, count + _GUARDS, dtype=torch.float64, generator=draws).numpy()
     device = equations.query.device
-    values, vectors = lobpcg(
-        _operator(n, scaled.normal, device), start, M=_operator(n, solve, device),
-        tol=_TOLERANCE, maxiter=_STEPS, largest=False,
-    )  # fmt: skip
+    with warnings.catch_warnings():  # the refinement is the judge of what converged
+        warnings.simplefilter("ignore", UserWarning)
+        values, vectors = lobpcg(
+            _operator(n, scaled.normal, device),
+            start,
+            M=_operator(n, solve, device),
+            tol=_TOLERANCE,
+            maxiter=_STEPS,
+            largest=False,
+        )
     best = vectors[:, np.argsort(values)[:count]]
     found = scaled.unscale(_matrices(best, n).to(device)).cpu().flatten(1)
     return torch.linalg.qr(found.T)[0].T.unflatten(1, (n, n))
