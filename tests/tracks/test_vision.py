@@ -16,7 +16,7 @@ def loaded(path):
 
 
 def test_levels_are_granted_of_images_of_8_bits(tiny):
-    setting = loaded(tiny(threat=LEVELS, data={"name": "photographs", "size": 8}))
+    setting = loaded(tiny(threat=LEVELS, data={"name": "photographs", "size": 32}))
     assert setting.facts(None)[Grant.PIXEL_LEVELS] == 256
 
 
