@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pandas as pd
+from threadpoolctl import threadpool_limits
 
 from benchmark.errors import RecordError
 from benchmark.leaderboard import matrices, summary
@@ -82,9 +83,10 @@ def write_board(
         damaged = f"; {len(table.damaged)} lines cannot be read" if table.damaged else ""
         raise RecordError(f"{results}: no records here; make some by `gradleak run`{damaged}")
     known = given(labels(table.frame), Registry())
-    found = sections(results, table.frame, known, count or (lambda _: {}))
     folder = output.with_suffix("")
-    written = tell(found, results, output)
+    with threadpool_limits(limits=1):  # products are small: more threads wait for one another
+        found = sections(results, table.frame, known, count or (lambda _: {}))
+        written = tell(found, results, output)
     if any(section.summaries for section in found):
         written[folder / PICTURE] = picture(found)
     written[output] = _board(results, output, found, len(table.damaged))

@@ -150,8 +150,10 @@ def test_protocols_of_a_suite_share_a_matrix_and_those_of_none_come_last(folder)
 def test_many_protocols_stand_below_one_another(folder):
     for i in range(8):
         folder.protocol(f"p{i}").cell("mine", *near(20 + i), protocol=f"p{i}")
-    rows = table(folder.text(), "Protocol")
-    assert rows["p3 (10)"]["mine"] == "**23.4**"
+    text = folder.text()
+    assert table(text, "Protocol")["p3 (10)"]["mine"] == "**23.4**"
+    (label,) = re.findall(r"\*\*\[23\.4\]\[(\w+)\]\*\*", text)
+    assert f"[{label}]: results/p3/mine.jsonl" in text
 
 
 def test_every_number_of_a_table_is_a_link_to_something_that_exists(full):
