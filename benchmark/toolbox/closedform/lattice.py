@@ -1,14 +1,12 @@
 """Pixels are integers: real-valued answers about a batch become exact images.
 
 Cameras, decoders and image libraries hand 8-bit levels to a client, and the affine sets of a batch
-(`affine.py`) hold few integer points. With the k best-conditioned pixels as pivots every other
-pixel of a patch is a linear function of them, `base + M z`, and must be an integer too. Integers
-z near the estimate whose other pixels come out whole are the points of one lattice near another:
-its basis `[G, w M; 0, w I]` is reduced by LLL (Lenstra, Lenstra and Lovász 1982) and Babai's nearest
-plane (1986) answers, integer least squares as satellite navigation has it. G measures how far
-the estimate may err in each direction, w how little the sets do. The basis is the same for all
-patches of an image, and with a G that hardly trusts the estimate its short vectors are the true
-differences of two images.
+(`affine.py`) hold few integer points. With k well-conditioned pixels of a patch as pivots z, every
+other pixel is a linear function of them, `base + M z`, and must be an integer too. This is integer
+least squares, as satellite navigation has it: one basis `[G, w M; 0, -w I]`, reduced by LLL
+(Lenstra, Lenstra and Lovász 1982), in which Babai's nearest plane (1986) answers for all patches
+of an image. G says how far an estimate may err in each direction, w how little the sets do. Where
+G hardly trusts the estimate, the short vectors are the differences of the images themselves.
 """
 
 from __future__ import annotations
@@ -121,26 +119,25 @@ def reduce_pixels(
     Raises:
         BenchmarkError: python-flint is not installed.
     """
-    pixels, dimension = directions.shape
+    dimension = directions.shape[1]
     pivots = torch.from_numpy(qr(directions.T.numpy(), mode="economic", pivoting=True)[2])
     pivots, others = pivots[:dimension], pivots[dimension:]
     checked = others[torch.randperm(len(others), generator=generator)[:extra]]
     within = torch.linalg.inv(directions[pivots])
     from_pivots, weight = directions @ within, 1 / precision
     inside = torch.linalg.qr(metric @ within)[1]
-    beside = weight * from_pivots[checked]
-    whole = weight * torch.eye(len(checked), dtype=directions.dtype)
-    start = torch.cat(
-        [
-            torch.cat([inside.T, beside.T], dim=1),
-            torch.cat([torch.zeros(len(checked), dimension, dtype=directions.dtype), whole], dim=1),
-        ]
-    )
     bits = _DIGITS - torch.linalg.matrix_norm(inside, -2).log2().floor()
-    reduced = _lll(start * 2**bits) / 2**bits
-    steps = torch.linalg.solve(inside, reduced[:, :dimension].T).round().T
-    beside = weight * (steps @ from_pivots[checked].T)
-    beside = beside + weight * ((reduced[:, dimension:] - beside) / weight).round()
+    start = torch.zeros(dimension + len(checked), dimension + len(checked), dtype=within.dtype)
+    start[:dimension, :dimension] = inside.T
+    start[:dimension, dimension:] = weight * from_pivots[checked].T
+    start.diagonal()[dimension:] = -weight
+    start = (start * 2**bits).round()
+    # what the reduction did to the rows, read off its rounded entries
+    reduced = _lll(start)
+    steps = torch.linalg.solve(start[:dimension, :dimension].T, reduced[:, :dimension].T).T.round()
+    beside = steps @ start[:dimension, dimension:] - reduced[:, dimension:]
+    wholes = (beside / -start.diagonal()[dimension:]).round()
+    basis = [steps @ inside.T, weight * (steps @ from_pivots[checked].T - wholes)]
     return PixelLattice(
         pivots=pivots,
         checked=checked,
@@ -148,7 +145,7 @@ def reduce_pixels(
         metric=inside,
         weight=weight,
         steps=steps,
-        basis=torch.cat([steps @ inside.T, beside], dim=1),
+        basis=torch.cat(basis, dim=1),
     )
 
 
@@ -189,23 +186,23 @@ def snap(
         _settle(answers[image], whole[image], given[image].round(), sets)
     if metrics is None:
         metrics = [torch.eye(sets.dimension)] * len(given)
-    metrics = [_per_level(exact(metric), given.shape[-1]) for metric in metrics]
-    for extra, image in product(extras, range(len(given))):
-        for error in (None, *errors):
-            known, left = whole[image].clone(), ~whole[image]
-            if not left.any() or not sets.dimension:
+    metrics = [_per_level(exact(each), given.shape[-1]) for each in metrics]
+    for extra, image in product(extras, range(len(given) if sets.dimension else 0)):
+        metric, known = metrics[image], whole[image]
+        measured = _size((given[image] - answers[image])[known] @ sets.directions @ metric.T)
+        for error in [measured, *errors] if measured else errors:
+            left = ~whole[image]
+            if not left.any():
                 break
-            if error is None:
-                error = _size((given - answers)[image, known] @ sets.directions @ metrics[image].T)
             lattice = reduce_pixels(
                 sets.directions,
-                metrics[image] / (error or errors[0]),
+                metric / error,
                 precision=_size(sets.distances(answers)[whole]) or _PRECISION,
                 extra=extra,
                 generator=generator,
             )
             points = given[image].clone()
-            points[left] = lattice.nearest(given[image, left], sets.offsets[left])
+            points[left] = lattice.nearest(points[left], sets.offsets[left])
             _settle(answers[image], whole[image], points.round(), sets)
     return Snapped(answers, whole)
 
@@ -236,7 +233,7 @@ def _lll(basis: Tensor) -> Tensor:
         from flint import fmpz_mat
     except ImportError as error:
         raise BenchmarkError(
-            "the lattice wants python-flint, which is not installed: pip install 'gradleak[lattice]'"
+            "lattices want python-flint, which is not installed: pip install 'gradleak[lattice]'"
         ) from error
     rows = [[int(entry) for entry in row] for row in basis.round().tolist()]
     reduced = fmpz_mat(rows).lll().tolist()
