@@ -16,6 +16,7 @@ from torch import Tensor
 from benchmark.toolbox.closedform.affine import AffineSets, affine_sets
 from benchmark.toolbox.closedform.entrance import Entrance
 from benchmark.toolbox.closedform.groups import token_groups
+from benchmark.toolbox.closedform.lattice import snap
 from benchmark.toolbox.closedform.projectors import Equations, complement, solutions
 from benchmark.toolbox.closedform.refinement import refine
 from benchmark.toolbox.closedform.solve import leading_rows, least_squares, row_space
@@ -33,12 +34,34 @@ class BatchAnswer:
     Attributes:
         patches: (batch, patches, pixels), normalised by the victim, in float64.
         sets: in which each position's patches lie, whoever's they are.
-        told_apart: whether the images were; else every one of `patches` is the sets' offsets.
+        equations: (batch, tokens, dimension), of each image's solve within the sets: an error
+            `directions @ c` is likely where `equations @ c` is short. Empty where the images were
+            not told apart; then every one of `patches` is the sets' offsets.
     """
 
     patches: Tensor
     sets: AffineSets
-    told_apart: bool
+    equations: Tensor
+
+    @property
+    def told_apart(self) -> bool:
+        """Whether the images were."""
+        return self.equations.numel() > 0
+
+    def in_levels(self, scale: Tensor, shift: Tensor, generator: torch.Generator) -> Tensor:
+        """Return the patches, those with every pixel a whole level where such are found.
+
+        A level is `scale * patch + shift`, each (pixels,). Wants the extra `lattice` where
+        rounding is not enough.
+        """
+        if not self.told_apart:
+            return self.patches
+        sets = self.sets.rescale(scale, shift)
+        mixing = sets.directions.T @ (scale[:, None] * self.sets.directions)
+        metrics = torch.linalg.solve(mixing.T, self.equations.mT).mT
+        levels = scale * self.patches + shift
+        found = snap(levels, sets, metrics=list(metrics), generator=generator)
+        return (found.patches - shift) / scale
 
 
 def patches_of_batch(
@@ -66,8 +89,10 @@ def patches_of_batch(
     apart = seen.tell_apart(batch, device)
     if apart is None:
         patches = seen.sets.offsets.expand(batch, -1, -1)
-        return BatchAnswer(patches, seen.sets, told_apart=False)
-    return BatchAnswer(torch.stack([seen.solve(own) for own in apart]), seen.sets, told_apart=True)
+        return BatchAnswer(patches, seen.sets, patches.new_empty(0))
+    solved = [seen.solve(own) for own in apart]
+    patches, equations = (torch.stack(part) for part in zip(*solved, strict=True))
+    return BatchAnswer(patches, seen.sets, equations)
 
 
 @dataclass(frozen=True)
@@ -183,15 +208,18 @@ class _Seen:
         from_key = least_squares(given.key @ self.span, given.query_gradient @ self.span)
         return (from_query + from_key.mT) / 2
 
-    def solve(self, own: Tensor) -> Tensor:
-        """Return the patches (patches, pixels) whose tokens lie in one image's span (rank, any)."""
+    def solve(self, own: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the patches (patches, pixels) whose tokens lie in one image's span (rank, any).
+
+        And the equations (rank, dimension) of what is open in the sets.
+        """
         given, sets = self.entrance, self.sets
         known = given.weight @ sets.offsets.T + given.offsets
         known = self.span.T @ (known + given.shift[:, None] * sets.offset_shifts)
         free = given.weight @ sets.directions + given.shift[:, None] * sets.direction_shifts
         free = self.span.T @ free
         known, free = (part - own @ (own.T @ part) for part in (known, free))
-        return sets.offsets - (sets.directions @ least_squares(free, known)).T
+        return sets.offsets - (sets.directions @ least_squares(free, known)).T, free
 
 
 _NONE = torch.empty(0, 2, dtype=torch.int64)
