@@ -1,0 +1,184 @@
+"""Tunes the rates of searches on the public split: every attack at the same factors of its own."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from pathlib import Path
+
+import torch
+from filelock import FileLock
+
+from benchmark.cell import Cell, Outcome, negotiate, run_stack, stacks
+from benchmark.contract import Stack
+from benchmark.errors import DataUnavailable, PluginError
+from benchmark.federation import DefendedRound
+from benchmark.protocol import Protocol, SuitePart
+from benchmark.records import Provenance
+from benchmark.registry import Registry, Submission
+from benchmark.running.inprocess import InProcess, attempt
+from benchmark.toolbox.matching import Found, SearchAttack
+from benchmark.tracks import Setting, load_setting
+from benchmark.tunings import Tuning, Tunings, base, choose, command, rates, stale
+
+_UNDEFENDED = "none"
+
+
+@dataclass(frozen=True)
+class Tuner:
+    """Tunes what is due, and says so in lines.
+
+    Attributes:
+        trials: public batches; a tuning on other numbers is due again.
+        only_plan: whether only to say what is due.
+    """
+
+    results: Path
+    trials: int
+    only_plan: bool
+    mirror: Path | None
+    device: torch.device
+    provenance: Provenance
+
+    def tune(self, parts: Iterable[SuitePart], attacks: Sequence[str]) -> Iterator[str]:
+        """Tune the searches of a suite, or those named, and yield a line for each.
+
+        Raises:
+            PluginError: no such attack, or one named that has no rate.
+        """
+        registry = Registry()
+        for part in parts:
+            chosen = registry.select("attack", attacks or part.attacks)
+            chosen = [one for one in chosen if one.manifest.name not in part.leave_out]
+            plain = {base(one).label: base(one) for one in chosen}
+            searches = [one for one in plain.values() if has_rate(one)]
+            if attacks and (other := [one.label for one in plain.values() if one not in searches]):
+                raise PluginError(f"{other[0]}: has no rate to tune; wanted a search with one")
+            for protocol in part.protocols:
+                if protocol.budget.gradient_evaluations:
+                    yield from self._protocol(protocol, searches, registry)
+
+    def _protocol(
+        self, protocol: Protocol, searches: Sequence[Submission], registry: Registry
+    ) -> Iterator[str]:
+        had = Tunings.read(self.results, protocol.name).attacks
+        due = []
+        for one in searches:
+            reason = self._due(had.get(one.label), one, protocol)
+            if reason is None or self.only_plan:
+                yield f"{protocol.name} x {one.label}: {reason or had[one.label]}"
+            else:
+                due.append(one)
+        if not due:
+            return
+        try:
+            setting = load_setting(_of_public(protocol, self.trials), self.mirror, self.device)
+            (defense,) = registry.find("defense", _UNDEFENDED)
+            plain = setting.round(protocol.seeds[0])
+        except DataUnavailable as reason:
+            yield f"{protocol.name}: unavailable: {reason}"
+            return
+        defended = DefendedRound(plain, defense.build(), defense.label)
+        for one in due:
+            cell = Cell(setting.protocol, defense, one, plain.seed)
+            verdict, _ = negotiate(cell, setting, defended, InProcess(), 0)
+            if verdict.status != "applies":
+                yield f"{protocol.name} x {one.label}: {verdict.status}: {verdict.reason}"
+                continue
+            tuning = self._attack(protocol, cell, setting, defended)
+            yield f"{protocol.name} x {one.label}: {tuning}"
+
+    def _due(self, had: Tuning | None, one: Submission, protocol: Protocol) -> str | None:
+        """Return why an attack is to be tuned; None where its tuning stands."""
+        if had is None:
+            return "due"
+        if wrong := stale(had, one, protocol):
+            return f"due: the tuning is {wrong}"
+        if (had.trials, sorted(had.mismatch)) != (self.trials, rates(_rate(one))):
+            return f"due: the tuning is on {had.trials} batches of {len(had.mismatch)} rates"
+        return None
+
+    def _attack(
+        self, protocol: Protocol, cell: Cell, setting: Setting, defended: DefendedRound
+    ) -> Tuning:
+        """Try every rate that is not yet in the file, and keep each before the next begins."""
+        default, attack = _rate(cell.attack), cell.attack
+        tuning = Tuning(
+            version=attack.version,
+            protocol_digest=protocol.digest,
+            default=default,
+            mismatch={},
+            rate=None,
+            trials=self.trials,
+            seed=cell.seed,
+            command=command(protocol.name, attack.label, Path("results"), self.trials),
+            provenance=self.provenance,
+        )
+        path = Tunings.read(self.results, protocol.name).path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        begun = Tunings.read(self.results, protocol.name).attacks.get(attack.label)
+        if begun is not None and begun.rate is None and _same(begun, tuning):
+            tuning = begun
+        for rate in rates(default):
+            if rate not in tuning.mismatch:
+                found = _mismatches(cell, rate, setting, defended)
+                tried = {**tuning.mismatch, rate: statistics.median(found)}
+                tuning = tuning.model_copy(update={"mismatch": tried})
+            if len(tuning.mismatch) == len(rates(default)):
+                chosen = choose(tuning.mismatch, default)
+                tuning = tuning.model_copy(update={"rate": chosen})
+            with FileLock(path.with_name(".tuning.lock")):
+                now = Tunings.read(self.results, protocol.name)
+                now.attacks[attack.label] = tuning
+                now.write()
+        return tuning
+
+
+@dataclass(frozen=True)
+class AtRate(InProcess):
+    """A worker that runs a search at another rate, from the starts of its own."""
+
+    rate: float
+
+    def reconstruct(self, submission: Submission, stack: Stack) -> list[Outcome]:
+        """Run an attack on a stack."""
+        return attempt(replace(submission.build(), rate=self.rate), stack)
+
+
+def has_rate(submission: Submission) -> bool:
+    """Tell whether an attack is a search with a learning rate; one from outside is not asked."""
+    if submission.outside or submission.manifest.control:
+        return False
+    attack = submission.build()
+    return isinstance(attack, SearchAttack) and hasattr(attack, "rate")
+
+
+def _rate(submission: Submission) -> float:
+    return float(submission.build().rate)
+
+
+def _same(begun: Tuning, wanted: Tuning) -> bool:
+    """Tell whether a tuning that was begun can be finished: on the same terms."""
+    free = {"mismatch", "rate", "provenance"}
+    return begun.model_dump(exclude=free) == wanted.model_dump(exclude=free)
+
+
+def _of_public(protocol: Protocol, trials: int) -> Protocol:
+    """Return a protocol whose clients hold the public split; nothing private is read of it."""
+    data = protocol.data.model_copy(update={"split": "train"})
+    return protocol.model_copy(update={"data": data, "trials": trials})
+
+
+def _mismatches(cell: Cell, rate: float, setting: Setting, defended: DefendedRound) -> list[float]:
+    """Return how far each trial's objective fell at a rate; infinite where it failed."""
+    trials = range(cell.protocol.trials)
+    cut = stacks(trials, cell.protocol.trials, defended.plain)
+    outcomes = [
+        outcome
+        for stack in cut
+        for outcome in run_stack(cell, setting, defended, AtRate(rate), stack)
+    ]
+    answers = [outcome.reconstruction for outcome in outcomes]
+    return [answer.mismatch if isinstance(answer, Found) else inf for answer in answers]

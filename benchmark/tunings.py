@@ -1,0 +1,172 @@
+"""The rates that searches were tuned to, a file a protocol beside its records: `tuning.yaml`.
+
+A rate is chosen by what an attacker has: the search's own objective, on batches of the public
+split, at the protocol's budget. No truth is looked at, and every attack has the same factors of
+its default to choose from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from benchmark.documents import read_document
+from benchmark.errors import PluginError, RecordError
+from benchmark.protocol import Protocol
+from benchmark.records import Provenance
+from benchmark.records import replace as write
+from benchmark.registry import TUNED, Submission
+
+FILE = "tuning.yaml"
+FACTORS = (1 / 9, 1 / 3, 1.0, 3.0, 9.0)
+"""Of an attack's default rate; the same for every attack."""
+ROUNDING = 1e-7
+"""Mismatches below it are float32's rounding, and alike: of those the rate nearest to the default
+is chosen."""
+_HEAD = "# Written by gradleak tune: rates by each search's own objective on public batches.\n"
+
+
+class Tuning(BaseModel):
+    """One search's tuning in a protocol."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: str
+    """Of the attack; where it has moved the tuning is stale."""
+    protocol_digest: str
+    default: float
+    """The rate where none is given."""
+    mismatch: dict[float, float]
+    """By rate: the median over the trials of the objective's end over its start."""
+    rate: float | None
+    """The chosen one; None until every rate was tried."""
+    trials: int = Field(ge=1)
+    """Public batches, the first of the seed."""
+    seed: int
+    command: str
+    provenance: Provenance
+
+    @property
+    def terms(self) -> tuple[int, tuple[float, ...]]:
+        """What two tunings must have in common to be the same: trials and factors."""
+        return self.trials, tuple(round(rate / self.default, 1) for rate in sorted(self.mismatch))
+
+    def __str__(self) -> str:
+        """What a reader is told."""
+        return (
+            f"rate {self.rate:g}, tuned on {self.trials} public batches by its own objective, "
+            f"of {len(self.mismatch)} rates"
+        )
+
+
+@dataclass(frozen=True)
+class Tunings:
+    """What has been tuned in one protocol: a tuning by the attack's label without a rate."""
+
+    path: Path
+    attacks: dict[str, Tuning]
+
+    @staticmethod
+    def read(results: Path, protocol: str) -> Tunings:
+        """Read a protocol's file; nothing is tuned where there is none.
+
+        Raises:
+            ProtocolError: it is not YAML.
+            RecordError: it does not hold tunings.
+        """
+        path = results / protocol / FILE
+        if not path.is_file():
+            return Tunings(path, {})
+        found = {}
+        for label, content in read_document(path).content.items():
+            try:
+                found[str(label)] = Tuning.model_validate(content)
+            except ValidationError as error:
+                first = error.errors()[0]
+                where = ".".join(map(str, (label, *first["loc"])))
+                raise RecordError(f"{path}: {where}: {first['msg']}") from error
+        return Tunings(path, found)
+
+    def write(self) -> None:
+        """Write the file, by label."""
+        content = {label: self.attacks[label].model_dump() for label in sorted(self.attacks)}
+        write(self.path, _HEAD + yaml.safe_dump(content, sort_keys=False, width=100))
+
+
+def rates(default: float) -> list[float]:
+    """Return the rates that are tried, ascending, of two digits."""
+    return [float(f"{default * factor:.2g}") for factor in FACTORS]
+
+
+def choose(mismatch: dict[float, float], default: float) -> float:
+    """Return the rate of the least mismatch; of those alike, the one nearest to the default."""
+
+    def key(rate: float) -> tuple[float, float]:
+        return max(mismatch[rate], ROUNDING), abs(math.log(rate / default))
+
+    return min(mismatch, key=key)
+
+
+def base(submission: Submission) -> Submission:
+    """Return an attack without the rate it was given: what is tuned."""
+    kept = tuple(pair for pair in submission.arguments if pair[0] != "rate")
+    return replace(submission, arguments=kept)
+
+
+def stale(tuning: Tuning, submission: Submission, protocol: Protocol) -> str | None:
+    """Return why a tuning is not of this attack in this protocol; None where it is."""
+    if tuning.version != submission.version:
+        return f"of version {tuning.version}, the attack is of {submission.version}"
+    if tuning.protocol_digest != protocol.digest:
+        return "of another version of the protocol"
+    if tuning.rate is None:
+        return "not finished"
+    return None
+
+
+def resolve(
+    attacks: Iterable[Submission], protocol: Protocol, results: Path
+) -> tuple[Submission, ...]:
+    """Return attacks with `rate=tuned` as the rate tuned in a protocol; the default's own name.
+
+    Where no gradient is granted no search runs, and no rate is asked for.
+
+    Raises:
+        PluginError: a rate was not tuned, with the command that does.
+    """
+    found = []
+    for attack in attacks:
+        if TUNED not in attack.arguments:
+            found.append(attack)
+            continue
+        plain = base(attack)
+        if protocol.budget.gradient_evaluations:
+            rate = _tuned(plain, protocol, results)
+            plain = replace(plain, arguments=(*plain.arguments, *rate))
+        found.append(plain)
+    return tuple({one.label: one for one in found}.values())
+
+
+def _tuned(plain: Submission, protocol: Protocol, results: Path) -> tuple[tuple[str, float], ...]:
+    """Return the tuned rate as an argument; none where it is the default."""
+    tuning = Tunings.read(results, protocol.name).attacks.get(plain.label)
+    wrong = "none" if tuning is None else stale(tuning, plain, protocol)
+    if tuning is None or wrong is not None or tuning.rate is None:
+        where, make = results / protocol.name, command(protocol.name, plain.label, results)
+        raise PluginError(
+            f"{plain.label},rate=tuned: the tuning in {where} is {wrong}; make it by: {make}"
+        )
+    return () if tuning.rate == tuning.default else (("rate", tuning.rate),)
+
+
+def command(protocol: str, label: str, results: Path, trials: int | None = None) -> str:
+    """Return the command that tunes an attack in a protocol."""
+    words = ["gradleak tune", protocol, "--attack", label]
+    words += [] if trials is None else ["--trials", str(trials)]
+    words += [] if results == Path("results") else ["--results", str(results)]
+    return " ".join(words)
