@@ -1,8 +1,8 @@
 """The rates that searches were tuned to, a file a protocol beside its records: `tuning.yaml`.
 
 A rate is chosen by what an attacker has: the search's own objective, on batches of the public
-split, at the protocol's budget. No truth is looked at, and every attack has the same factors of
-its default to choose from.
+split, at the protocol's budget. No truth is looked at. Every attack is tried at the same factors of
+its default, and beyond them for as long as the outermost is the best.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from benchmark.registry import TUNED, Submission
 FILE = "tuning.yaml"
 FACTORS = (1 / 9, 1 / 3, 1.0, 3.0, 9.0)
 """Of an attack's default rate; the same for every attack."""
+STEP, MOST = 3.0, 243.0
+"""By how much a rate beyond the factors differs from the last, and the most from the default."""
 ROUNDING = 1e-7
 """Mismatches below it are float32's rounding, and alike: of those the rate nearest to the default
 is chosen."""
@@ -50,11 +52,6 @@ class Tuning(BaseModel):
     seed: int
     command: str
     provenance: Provenance
-
-    @property
-    def terms(self) -> tuple[int, tuple[float, ...]]:
-        """What two tunings must have in common to be the same: trials and factors."""
-        return self.trials, tuple(round(rate / self.default, 1) for rate in sorted(self.mismatch))
 
     def __str__(self) -> str:
         """What a reader is told."""
@@ -98,9 +95,25 @@ class Tunings:
         write(self.path, _HEAD + yaml.safe_dump(content, sort_keys=False, width=100))
 
 
-def rates(default: float) -> list[float]:
-    """Return the rates that are tried, ascending, of two digits."""
-    return [float(f"{default * factor:.2g}") for factor in FACTORS]
+def next_rate(mismatch: dict[float, float], default: float) -> float | None:
+    """Return the next rate to try, of two digits; None where the best lies within those tried.
+
+    Args:
+        mismatch: of the rates tried so far.
+        default: the attack's own rate.
+    """
+    for factor in FACTORS:
+        if (rate := _rounded(default * factor)) not in mismatch:
+            return rate
+    best = choose(mismatch, default)
+    beyond = {min(mismatch): best / STEP, max(mismatch): best * STEP}.get(best)
+    if beyond is None or max(beyond / default, default / beyond) > MOST:
+        return None
+    return _rounded(beyond)
+
+
+def _rounded(rate: float) -> float:
+    return float(f"{rate:.2g}")
 
 
 def choose(mismatch: dict[float, float], default: float) -> float:
@@ -116,6 +129,11 @@ def base(submission: Submission) -> Submission:
     """Return an attack without the rate it was given: what is tuned."""
     kept = tuple(pair for pair in submission.arguments if pair[0] != "rate")
     return replace(submission, arguments=kept)
+
+
+def without_rate(label: str) -> str:
+    """Return an attack's label without the rate it was given."""
+    return ",".join(part for part in label.split(",") if not part.startswith("rate="))
 
 
 def stale(tuning: Tuning, submission: Submission, protocol: Protocol) -> str | None:
@@ -155,7 +173,7 @@ def resolve(
 def _tuned(plain: Submission, protocol: Protocol, results: Path) -> tuple[tuple[str, float], ...]:
     """Return the tuned rate as an argument; none where it is the default."""
     tuning = Tunings.read(results, protocol.name).attacks.get(plain.label)
-    wrong = "none" if tuning is None else stale(tuning, plain, protocol)
+    wrong = "missing" if tuning is None else stale(tuning, plain, protocol)
     if tuning is None or wrong is not None or tuning.rate is None:
         where, make = results / protocol.name, command(protocol.name, plain.label, results)
         raise PluginError(

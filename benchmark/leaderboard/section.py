@@ -14,7 +14,9 @@ from benchmark import records, stats
 from benchmark.leaderboard.frozen import Frozen
 from benchmark.leaderboard.given import Given
 from benchmark.leaderboard.ranking import Ranking, ranking, trials
-from benchmark.stats import CellSummary, Estimate
+from benchmark.leaderboard.rates import Rates
+from benchmark.stats import LEAST_TRIALS, CellSummary, Estimate
+from benchmark.tunings import Tunings
 
 NONE = "none"
 """The defense that does nothing, to which the others are compared."""
@@ -35,6 +37,7 @@ class Section:
         stale: how many rows were made by another version of it.
         given: what each attack was given, by label.
         unverified: by attack, how many records its code has moved under.
+        tunings: of its searches' rates.
     """
 
     results: Path
@@ -44,6 +47,7 @@ class Section:
     stale: int
     given: Mapping[str, Given]
     unverified: Mapping[str, int]
+    tunings: Tunings
 
     @cached_property
     def cells(self) -> dict[tuple[str, str], CellSummary]:
@@ -120,6 +124,16 @@ class Section:
         return share is not None and share < 1
 
     @cached_property
+    def rates(self) -> Rates:
+        """The rates of the searches."""
+        return Rates(self.given, self.tunings)
+
+    def superseded(self, attack: str) -> bool:
+        """Tell whether an attack's rate was tuned, it ran at another, and ten trials at that."""
+        ran = [cell.attack for cell in self.summaries if cell.n >= LEAST_TRIALS]
+        return self.rates.superseded(attack, ran)
+
+    @cached_property
     def undefended(self) -> Ranking:
         """The attacks ranked where nothing defends."""
         ran = [name for name in self._trials.columns if self._ran(NONE, str(name))]
@@ -188,7 +202,8 @@ class Section:
         return cell is not None and cell.n > 0
 
     def _ranking(self, scores: pd.DataFrame) -> Ranking:
-        aside = [name for name in self.attacks(control=False) if self.reduced(name)]
+        contenders = self.attacks(control=False)
+        aside = [name for name in contenders if self.reduced(name) or self.superseded(name)]
         return ranking(scores, higher=self.higher, aside=aside)
 
     def _top(self, lead: Estimate) -> float:
@@ -235,6 +250,7 @@ def sections(
             int(stale.get(name, 0)),
             given,
             {attack: n for (protocol, attack), n in unverified.items() if protocol == name and n},
+            Tunings.read(results, name),
         )
         for name in names
     ]

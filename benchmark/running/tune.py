@@ -13,7 +13,7 @@ from filelock import FileLock
 
 from benchmark.cell import Cell, Outcome, negotiate, run_stack, stacks
 from benchmark.contract import Stack
-from benchmark.errors import DataUnavailable, PluginError
+from benchmark.errors import BenchmarkError, DataUnavailable, PluginError
 from benchmark.federation import DefendedRound
 from benchmark.protocol import Protocol, SuitePart
 from benchmark.records import Provenance
@@ -21,7 +21,7 @@ from benchmark.registry import Registry, Submission
 from benchmark.running.inprocess import InProcess, attempt
 from benchmark.toolbox.matching import Found, SearchAttack
 from benchmark.tracks import Setting, load_setting
-from benchmark.tunings import Tuning, Tunings, base, choose, command, rates, stale
+from benchmark.tunings import Tuning, Tunings, base, choose, command, next_rate, stale
 
 _UNDEFENDED = "none"
 
@@ -96,9 +96,11 @@ class Tuner:
             return "due"
         if wrong := stale(had, one, protocol):
             return f"due: the tuning is {wrong}"
-        if (had.trials, sorted(had.mismatch)) != (self.trials, rates(_rate(one))):
-            return f"due: the tuning is on {had.trials} batches of {len(had.mismatch)} rates"
-        return None
+        if had.default != (default := _rate(one)):
+            return f"due: the default was {had.default:g}, it is {default:g}"
+        if had.trials != self.trials:
+            return f"due: the tuning is on {had.trials} batches"
+        return None if next_rate(had.mismatch, default) is None else "due: not finished"
 
     def _attack(
         self, protocol: Protocol, cell: Cell, setting: Setting, defended: DefendedRound
@@ -119,16 +121,14 @@ class Tuner:
         path = Tunings.read(self.results, protocol.name).path
         path.parent.mkdir(parents=True, exist_ok=True)
         begun = Tunings.read(self.results, protocol.name).attacks.get(attack.label)
-        if begun is not None and begun.rate is None and _same(begun, tuning):
+        if begun is not None and _same(begun, tuning):
             tuning = begun
-        for rate in rates(default):
-            if rate not in tuning.mismatch:
-                found = _mismatches(cell, rate, setting, defended)
-                tried = {**tuning.mismatch, rate: statistics.median(found)}
-                tuning = tuning.model_copy(update={"mismatch": tried})
-            if len(tuning.mismatch) == len(rates(default)):
-                chosen = choose(tuning.mismatch, default)
-                tuning = tuning.model_copy(update={"rate": chosen})
+        while (rate := next_rate(tuning.mismatch, default)) is not None:
+            found = statistics.median(_mismatches(cell, rate, setting, defended))
+            tried = dict(sorted({**tuning.mismatch, rate: found}.items()))
+            ended = next_rate(tried, default) is None
+            chosen = choose(tried, default) if ended else None
+            tuning = tuning.model_copy(update={"mismatch": tried, "rate": chosen})
             with FileLock(path.with_name(".tuning.lock")):
                 now = Tunings.read(self.results, protocol.name)
                 now.attacks[attack.label] = tuning
@@ -172,7 +172,11 @@ def _of_public(protocol: Protocol, trials: int) -> Protocol:
 
 
 def _mismatches(cell: Cell, rate: float, setting: Setting, defended: DefendedRound) -> list[float]:
-    """Return how far each trial's objective fell at a rate; infinite where it failed."""
+    """Return how far each trial's objective fell at a rate; infinite where it failed.
+
+    Raises:
+        BenchmarkError: a trial took too long, which says nothing of the rate.
+    """
     trials = range(cell.protocol.trials)
     cut = stacks(trials, cell.protocol.trials, defended.plain)
     outcomes = [
@@ -180,5 +184,7 @@ def _mismatches(cell: Cell, rate: float, setting: Setting, defended: DefendedRou
         for stack in cut
         for outcome in run_stack(cell, setting, defended, AtRate(rate), stack)
     ]
+    if late := [outcome.reason for outcome in outcomes if outcome.status == "timed_out"]:
+        raise BenchmarkError(f"{cell}: at rate {rate:g} a trial {late[0]}")
     answers = [outcome.reconstruction for outcome in outcomes]
     return [answer.mismatch if isinstance(answer, Found) else inf for answer in answers]
