@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from benchmark.documents import read_document
 from benchmark.errors import PluginError, RecordError
-from benchmark.protocol import Protocol
+from benchmark.protocol import Protocol, protocol_files
 from benchmark.records import Provenance
 from benchmark.records import replace as write
 from benchmark.registry import TUNED, Submission
@@ -184,7 +184,8 @@ def _tuned(plain: Submission, protocol: Protocol, results: Path) -> tuple[tuple[
 
 def command(protocol: str, label: str, results: Path, trials: int | None = None) -> str:
     """Return the command that tunes an attack in a protocol."""
-    words = ["gradleak tune", protocol, "--attack", label]
+    named = protocol if protocol in protocol_files() else f"{protocol}.yaml"
+    words = ["gradleak tune", named, "--attack", label]
     words += [] if trials is None else ["--trials", str(trials)]
     words += [] if results == Path("results") else ["--results", str(results)]
     return " ".join(words)
