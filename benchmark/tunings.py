@@ -53,6 +53,13 @@ class Tuning(BaseModel):
     command: str
     provenance: Provenance
 
+    def tried(self, rate: float, mismatch: float) -> Tuning:
+        """Return the tuning with one more rate, and the chosen one where it was the last."""
+        found = dict(sorted({**self.mismatch, rate: mismatch}.items()))
+        ended = next_rate(found, self.default) is None
+        chosen = choose(found, self.default) if ended else None
+        return self.model_copy(update={"mismatch": found, "rate": chosen})
+
     def __str__(self) -> str:
         """What a reader is told."""
         return (

@@ -21,7 +21,7 @@ from benchmark.registry import Registry, Submission
 from benchmark.running.inprocess import InProcess, attempt
 from benchmark.toolbox.matching import Found, SearchAttack
 from benchmark.tracks import Setting, load_setting
-from benchmark.tunings import Tuning, Tunings, base, choose, command, next_rate, stale
+from benchmark.tunings import Tuning, Tunings, base, command, next_rate, stale
 
 _UNDEFENDED = "none"
 _SECONDS = 7200.0  # of a trial, in place of the protocol's
@@ -108,7 +108,7 @@ class Tuner:
     ) -> Tuning:
         """Try every rate that is not yet in the file, and keep each before the next begins."""
         default, attack = _rate(cell.attack), cell.attack
-        tuning = Tuning(
+        wanted = Tuning(
             version=attack.version,
             protocol_digest=protocol.digest,
             default=default,
@@ -119,19 +119,14 @@ class Tuner:
             command=command(protocol.name, attack.label, Path("results"), self.trials),
             provenance=self.provenance,
         )
-        path = Tunings.read(self.results, protocol.name).path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        begun = Tunings.read(self.results, protocol.name).attacks.get(attack.label)
-        if begun is not None and _same(begun, tuning):
-            tuning = begun
+        folder = self.results / protocol.name
+        folder.mkdir(parents=True, exist_ok=True)
+        tuning = _begun(Tunings.read(self.results, protocol.name), attack.label, wanted)
         while (rate := next_rate(tuning.mismatch, default)) is not None:
             found = statistics.median(_mismatches(cell, rate, setting, defended))
-            tried = dict(sorted({**tuning.mismatch, rate: found}.items()))
-            ended = next_rate(tried, default) is None
-            chosen = choose(tried, default) if ended else None
-            tuning = tuning.model_copy(update={"mismatch": tried, "rate": chosen})
-            with FileLock(path.with_name(".tuning.lock")):
+            with FileLock(folder / ".tuning.lock"):  # another process may have tried a rate too
                 now = Tunings.read(self.results, protocol.name)
+                tuning = _begun(now, attack.label, wanted).tried(rate, found)
                 now.attacks[attack.label] = tuning
                 now.write()
         return tuning
@@ -164,10 +159,11 @@ def _rate(submission: Submission) -> float:
     return float(submission.build().rate)
 
 
-def _same(begun: Tuning, wanted: Tuning) -> bool:
-    """Tell whether a tuning that was begun can be finished: on the same terms."""
-    free = {"mismatch", "rate", "provenance"}
-    return begun.model_dump(exclude=free) == wanted.model_dump(exclude=free)
+def _begun(now: Tunings, label: str, wanted: Tuning) -> Tuning:
+    """Return the tuning that stands in the file, where it is the one wanted; else that one."""
+    begun, free = now.attacks.get(label), {"mismatch", "rate", "provenance"}
+    same = begun is not None and begun.model_dump(exclude=free) == wanted.model_dump(exclude=free)
+    return begun if begun is not None and same else wanted
 
 
 def _of_public(protocol: Protocol, trials: int) -> Protocol:
