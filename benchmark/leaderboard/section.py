@@ -130,8 +130,11 @@ class Section:
 
     def superseded(self, attack: str) -> bool:
         """Tell whether an attack's rate was tuned, it ran at another, and ten trials at that."""
-        ran = [cell.attack for cell in self.summaries if cell.n >= LEAST_TRIALS]
-        return self.rates.superseded(attack, ran)
+        return self.rates.superseded(attack, self._ranked_alone)
+
+    @cached_property
+    def _ranked_alone(self) -> set[str]:
+        return {cell.attack for cell in self.summaries if cell.n >= LEAST_TRIALS}
 
     @cached_property
     def undefended(self) -> Ranking:
