@@ -161,8 +161,9 @@ def tune(
         list[str] | None, typer.Option(help=f"Only this attack{_SELECTS}", metavar="NAME")
     ] = None,
     trials: Annotated[
-        int, typer.Option(help="Public batches that a rate is judged on.", min=1, metavar="N")
-    ] = 8,
+        int | None,
+        typer.Option(help="Public batches to judge on; else as had, or 8.", min=1, metavar="N"),
+    ] = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Only say what is due; run and write nothing.")
     ] = False,

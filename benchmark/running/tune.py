@@ -24,6 +24,7 @@ from benchmark.tracks import Setting, load_setting
 from benchmark.tunings import Tuning, Tunings, base, command, next_rate, stale
 
 _UNDEFENDED = "none"
+_TRIALS = 8
 _SECONDS = 7200.0  # of a trial, in place of the protocol's
 
 
@@ -32,12 +33,13 @@ class Tuner:
     """Tunes what is due, and says so in lines.
 
     Attributes:
-        trials: public batches; a tuning on other numbers is due again.
+        trials: public batches; a tuning on another number is due again. None is as many as the
+            protocol's other tunings have, or eight.
         only_plan: whether only to say what is due.
     """
 
     results: Path
-    trials: int
+    trials: int | None
     only_plan: bool
     mirror: Path | None
     device: torch.device
@@ -65,9 +67,10 @@ class Tuner:
         self, protocol: Protocol, searches: Sequence[Submission], registry: Registry
     ) -> Iterator[str]:
         had = Tunings.read(self.results, protocol.name).attacks
+        trials = self.trials or max((each.trials for each in had.values()), default=_TRIALS)
         due = []
         for one in searches:
-            reason = self._due(had.get(one.label), one, protocol)
+            reason = _due(had.get(one.label), one, protocol, trials)
             if reason is None or self.only_plan:
                 yield f"{protocol.name} x {one.label}: {reason or had[one.label]}"
             else:
@@ -75,7 +78,7 @@ class Tuner:
         if not due:
             return
         try:
-            setting = load_setting(_of_public(protocol, self.trials), self.mirror, self.device)
+            setting = load_setting(_of_public(protocol, trials), self.mirror, self.device)
             (defense,) = registry.find("defense", _UNDEFENDED)
             plain = setting.round(protocol.seeds[0])
         except DataUnavailable as reason:
@@ -91,18 +94,6 @@ class Tuner:
             tuning = self._attack(protocol, cell, setting, defended)
             yield f"{protocol.name} x {one.label}: {tuning}"
 
-    def _due(self, had: Tuning | None, one: Submission, protocol: Protocol) -> str | None:
-        """Return why an attack is to be tuned; None where its tuning stands."""
-        if had is None:
-            return "due"
-        if wrong := stale(had, one, protocol):
-            return f"due: the tuning is {wrong}"
-        if had.default != (default := _rate(one)):
-            return f"due: the default was {had.default:g}, it is {default:g}"
-        if had.trials != self.trials:
-            return f"due: the tuning is on {had.trials} batches"
-        return None if next_rate(had.mismatch, default) is None else "due: not finished"
-
     def _attack(
         self, protocol: Protocol, cell: Cell, setting: Setting, defended: DefendedRound
     ) -> Tuning:
@@ -114,9 +105,9 @@ class Tuner:
             default=default,
             mismatch={},
             rate=None,
-            trials=self.trials,
+            trials=cell.protocol.trials,
             seed=cell.seed,
-            command=command(protocol.name, attack.label, Path("results"), self.trials),
+            command=command(protocol.name, attack.label, Path("results"), cell.protocol.trials),
             provenance=self.provenance,
         )
         folder = self.results / protocol.name
@@ -157,6 +148,19 @@ def has_rate(submission: Submission) -> bool:
 
 def _rate(submission: Submission) -> float:
     return float(submission.build().rate)
+
+
+def _due(had: Tuning | None, one: Submission, protocol: Protocol, trials: int) -> str | None:
+    """Return why an attack is to be tuned; None where its tuning stands."""
+    if had is None:
+        return "due"
+    if wrong := stale(had, one, protocol):
+        return f"due: the tuning is {wrong}"
+    if had.default != (default := _rate(one)):
+        return f"due: the default was {had.default:g}, it is {default:g}"
+    if had.trials != trials:
+        return f"due: the tuning is on {had.trials} batches"
+    return None if next_rate(had.mismatch, default) is None else "due: not finished"
 
 
 def _begun(now: Tunings, label: str, wanted: Tuning) -> Tuning:

@@ -128,6 +128,15 @@ def test_the_file_says_how_and_is_idempotent(file, results, gradleak, tuned, mon
     assert (results / "tiny/tuning.yaml").read_bytes() == before
 
 
+def test_attacks_of_a_protocol_are_tuned_on_as_many_batches(file, results, gradleak, fall, tuned):
+    fall(dict.fromkeys(RATES, 0.5))
+    gradleak("tune", file, "--attack", "dlg", "--trials", 3, "--results", results)
+    gradleak("tune", file, "--attack", "april_optimization", "--results", results)
+    assert tuned("april_optimization")["trials"] == tuned()["trials"] == 3
+    again = gradleak("tune", file, "--attack", "dlg", "--trials", 4, "--plan", "--results", results)
+    assert again.out == "tiny x dlg: due: the tuning is on 3 batches\n"
+
+
 def test_killed_between_two_rates_it_goes_on_with_the_next(file, results, gradleak, fall, tuned):
     tried = fall({0.022: 0.9, 0.067: 0.5})
     with pytest.raises(KeyError):
