@@ -209,9 +209,11 @@ def leaderboard(
     """Write the leaderboard from the records alone."""
     from benchmark.attestations import Attestations, Standing
     from benchmark.leaderboard import write_board
+    from benchmark.protocol import load_protocol, protocol_files
     from benchmark.registry import Registry
 
-    standing = Standing(Attestations(results), Registry())
+    protocols = [load_protocol(name) for name in protocol_files() if (results / name).is_dir()]
+    standing = Standing(Attestations(results), Registry(), protocols)
     for line in write_board(results, output, standing.count):
         _warn(line)
     print(f"wrote {output}")
@@ -227,7 +229,9 @@ def picture(
     defense: Annotated[
         list[str] | None, typer.Option(help="A row each; may be repeated.", metavar="NAME")
     ] = None,
-    trials: Annotated[int, typer.Option(help="Columns.", min=1, metavar="N")] = 8,
+    trials: Annotated[
+        int, typer.Option(help="Trials; a column an image of theirs.", min=1, metavar="N")
+    ] = 8,
     seed: Annotated[int, typer.Option(help="The seed of the trials.")] = 0,
     data: Mirror = None,
     plugins: Plugins = None,

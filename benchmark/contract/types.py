@@ -23,6 +23,7 @@ class Grant(StrEnum):
     LABELS = "labels"
     DATA_STATISTICS = "data_statistics"
     PUBLIC_NETWORK = "public_network"  # an image prior that the attacker owns
+    PIXEL_LEVELS = "pixel_levels"  # how many there are: 256 where images are of 8 bits
     LENGTH = "length"  # tokens of a sequence
     PUBLIC_TEXT = "public_text"  # tokens of the public split
     TRUTH = "truth"  # controls only: the oracle
@@ -103,6 +104,7 @@ class Knowledge:
     labels: Tensor | None = None
     data_statistics: DataStatistics | None = None
     public_network: nn.Module | None = None
+    pixel_levels: int | None = None
     length: int | None = None
     public_text: Tensor | None = None
     truth: Tensor | None = None

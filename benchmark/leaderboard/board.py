@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -15,7 +15,7 @@ from benchmark.leaderboard.markdown import Footnotes, Links, code, prose
 from benchmark.leaderboard.models import models
 from benchmark.leaderboard.page import MARKS
 from benchmark.leaderboard.picture import picture
-from benchmark.leaderboard.section import Section, labels, sections
+from benchmark.leaderboard.section import DOUBTS, Doubts, Section, labels, sections
 from benchmark.leaderboard.telling import tell
 from benchmark.records import read_table, replace
 from benchmark.registry import Registry
@@ -61,7 +61,7 @@ update."""
 def write_board(
     results: Path,
     output: Path,
-    unverified: Callable[[pd.DataFrame], Mapping[tuple[str, str], int]] | None = None,
+    count: Callable[[pd.DataFrame], Doubts] | None = None,
 ) -> list[str]:
     """Write the leaderboard, and beside it a folder of its name with a page a protocol.
 
@@ -71,8 +71,7 @@ def write_board(
     Args:
         results: folder of records, frozen protocols and tunings, the only input.
         output: the Markdown file; its links are relative to its folder.
-        unverified: counts, in the table of all records, those of each (protocol, attack) that rest
-            on code that has changed since under the same version.
+        count: counts, in a protocol's records, those of each attack that are in doubt.
 
     Returns:
         `file:line: what is wrong` of each line that could not be read.
@@ -86,7 +85,7 @@ def write_board(
         damaged = f"; {len(table.damaged)} lines cannot be read" if table.damaged else ""
         raise RecordError(f"{results}: no records here; make some by `gradleak run`{damaged}")
     known = given(labels(table.frame), Registry())
-    found = sections(results, table.frame, known, unverified(table.frame) if unverified else {})
+    found = sections(results, table.frame, known, count or (lambda _: {}))
     folder = output.with_suffix("")
     written = tell(found, results, output)
     if any(section.summaries for section in found):
@@ -145,9 +144,7 @@ def _notes(found: Sequence[Section], damaged: int) -> list[str]:
         lines.append(
             f"{stale} record(s) were made by other versions of protocols and are left out."
         )
-    if count := sum(sum(section.unverified.values()) for section in found):
-        lines.append(
-            f"{count} record(s) are unverified: code they rest on has changed since, under the "
-            "same version. The pages say which."
-        )
+    for doubt, words in DOUBTS.items():
+        if count := sum(sum(section.doubts.get(doubt, {}).values()) for section in found):
+            lines.append(f"{count} record(s) are {words}. The pages say which.")
     return [f"> **Note:** {line}" for line in lines]

@@ -22,7 +22,7 @@ from benchmark.leaderboard.markdown import (
     stacked,
 )
 from benchmark.leaderboard.ranking import Ranking
-from benchmark.leaderboard.section import NONE, Outcome, Section
+from benchmark.leaderboard.section import DOUBTS, NONE, Outcome, Section
 from benchmark.stats import CellSummary
 
 VERDICTS = {"not_applicable": "n/a", "unavailable": "unavailable"}
@@ -87,11 +87,9 @@ def notes(section: Section) -> list[str]:
             f"{section.stale} record(s) were made by another version of this protocol than "
             f"{code(section.frozen.digest)} and are left out."
         )
-    for attack, count in sorted(section.unverified.items()):
-        found.append(
-            f"{count} record(s) of {code(attack)} are unverified: code they rest on has changed "
-            "since, under the same version."
-        )
+    for doubt, words in DOUBTS.items():
+        for attack, count in sorted(section.doubts.get(doubt, {}).items()):
+            found.append(f"{count} record(s) of {code(attack)} are {words}.")
     versions = ["attack_version", "defense_version"]
     cells = section.frame.groupby(["defense", "attack"], observed=True)[versions].nunique()
     for defense, attack, count in cells.max(axis=1).reset_index().itertuples(index=False):

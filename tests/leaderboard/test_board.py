@@ -222,11 +222,15 @@ def test_a_protocol_with_old_records_only_says_so_on_its_page(folder):
     assert "## Attacks" not in page
 
 
-def test_unverified_records_are_counted_and_named_on_the_page(full):
-    given = {"unverified": lambda frame: {("vit", "mine"): 3, ("vit", "yours"): 0}}
-    assert "3 record(s) are unverified" in full.text(**given)
-    assert "3 record(s) of `mine` are unverified" in full.page(**given)
-    assert "unverified" not in full.text()
+@pytest.mark.parametrize(
+    ("doubt", "words"),
+    [("unverified", "are unverified"), ("outdated", "are of an older version, due again")],
+)
+def test_records_in_doubt_are_counted_and_named_on_the_page(full, doubt, words):
+    given = {"count": lambda frame: {doubt: {"mine": 3}}}
+    assert f"3 record(s) {words}" in full.text(**given)
+    assert f"3 record(s) of `mine` {words}" in full.page(**given)
+    assert words not in full.text()
 
 
 def test_damaged_lines_are_returned_and_counted(full):
