@@ -52,6 +52,9 @@ by sign flips of the paired differences; of all pairs of a ranking called differ
 are expected to be so by chance (Benjamini-Hochberg).
 - **Gradients**: the most that one trial took of the victim. A search that took fewer than in its \
 paper's experiments is told with the share (`2 %`), and not ranked against those that had theirs.
+- **Rate**: tuned, the learning rate at which the search's own objective fell lowest on batches of \
+the public split, of the same factors of its default for every attack (`gradleak tune`); else the \
+default. Where the tuned one ran, other rates are not ranked.
 - **Prior alone** knows the public mean image, or the commonest tokens, and nothing of the \
 update."""
 
@@ -67,7 +70,7 @@ def write_board(
     and has no records for are removed, and no others.
 
     Args:
-        results: folder of records and frozen protocols, the only input.
+        results: folder of records, frozen protocols and tunings, the only input.
         output: the Markdown file; its links are relative to its folder.
         count: counts, in a protocol's records, those of each attack that are in doubt.
 

@@ -108,11 +108,15 @@ class ThreatGroup:
         return f"{ranks.count(1)} of {len(ranks)}"
 
     def undefended(self, section: Section, name: str) -> Scored | None:
-        """Return the score of a method's variant that sees most, one of ten trials first."""
+        """Return the score of a method's variant that sees most, one of ten trials first.
+
+        Of a search whose tuned rate ran, its other rates do not count.
+        """
         found = [
             Scored(section, cell, cell.scores[self.metric])
             for cell in section.summaries
             if cell.defense == NONE and method(cell.attack) == name and self.metric in cell.scores
+            if not section.superseded(cell.attack)
         ]
         enough = [one for one in found if one.score.n >= LEAST_TRIALS]
         return self.ordered(enough or found)[-1] if found else None

@@ -126,8 +126,9 @@ def defenses(section: Section, links: Links) -> str:
 
 def ranking(section: Section, links: Links) -> str:
     """Return the attacks by rank, undefended and over all defenses, with what each was given."""
-    attacks, overall = section.attacks(control=False), section.overall
+    attacks, overall, rates = section.attacks(control=False), section.overall, section.rates
     first = _order(section.undefended, overall, attacks)
+    searches = any(map(rates.known, attacks))
     rows = [
         [
             _rank(section, section.undefended, attack),
@@ -137,20 +138,23 @@ def ranking(section: Section, links: Links) -> str:
             _over_all(section, links, attack),
             reads(section, attack),
             gradients(section, attack),
+            *([rates.told(attack, links)] if searches else []),
         ]
         for attack in first
     ]
     headers = ["Rank", "Attack", f"On `{NONE}`", "Rank", "Over all defenses", "Reads"]
-    headers.append("Gradients")
+    headers += ["Gradients", *(["Rate"] if searches else [])]
     blocks = [
         f"By {section.unit}, {section.frozen.primary.better} is worse for the client. "
         f"{prose(section.threat)}.",
         grid(headers, rows, words=2),
-        "Too few: under ten trials. Not ranked: under the gradients of its paper.",
+        "Too few: under ten trials. Not ranked: under the gradients of its paper, or at another "
+        "rate than the tuned one, which ran.",
+        rates.warning(place.attack for place in section.undefended.places),
         *_compared(f"on `{NONE}`", section.undefended),
         *_compared("over all defenses", overall),
     ]
-    return "\n\n".join(blocks)
+    return "\n\n".join(filter(None, blocks))
 
 
 def _order(first: Ranking, second: Ranking, attacks: Sequence[str]) -> list[str]:
@@ -162,7 +166,7 @@ def _rank(section: Section, ranked: Ranking, attack: str) -> str:
     for place in ranked.places:
         if place.attack == attack:
             return str(place.rank)
-    if section.reduced(attack):
+    if section.reduced(attack) or section.superseded(attack):
         return "not ranked"
     if attack in ranked.few:
         return f"too few ({ranked.few[attack]})"

@@ -15,7 +15,9 @@ from benchmark.attestations import Doubt
 from benchmark.leaderboard.frozen import Frozen
 from benchmark.leaderboard.given import Given
 from benchmark.leaderboard.ranking import Ranking, ranking, trials
-from benchmark.stats import CellSummary, Estimate
+from benchmark.leaderboard.rates import Rates
+from benchmark.stats import LEAST_TRIALS, CellSummary, Estimate
+from benchmark.tunings import Tunings
 
 NONE = "none"
 """The defense that does nothing, to which the others are compared."""
@@ -43,6 +45,7 @@ class Section:
         stale: how many rows were made by another version of it.
         given: what each attack was given, by label.
         doubts: how many of its rows, by attack, are outdated, and how many unverified.
+        tunings: of its searches' rates.
     """
 
     results: Path
@@ -52,6 +55,7 @@ class Section:
     stale: int
     given: Mapping[str, Given]
     doubts: Doubts
+    tunings: Tunings
 
     @cached_property
     def cells(self) -> dict[tuple[str, str], CellSummary]:
@@ -128,6 +132,19 @@ class Section:
         return share is not None and share < 1
 
     @cached_property
+    def rates(self) -> Rates:
+        """The rates of the searches."""
+        return Rates(self.given, self.tunings)
+
+    def superseded(self, attack: str) -> bool:
+        """Tell whether an attack's rate was tuned, it ran at another, and ten trials at that."""
+        return self.rates.superseded(attack, self._ranked_alone)
+
+    @cached_property
+    def _ranked_alone(self) -> set[str]:
+        return {cell.attack for cell in self.summaries if cell.n >= LEAST_TRIALS}
+
+    @cached_property
     def undefended(self) -> Ranking:
         """The attacks ranked where nothing defends."""
         ran = [name for name in self._trials.columns if self._ran(NONE, str(name))]
@@ -196,7 +213,8 @@ class Section:
         return cell is not None and cell.n > 0
 
     def _ranking(self, scores: pd.DataFrame) -> Ranking:
-        aside = [name for name in self.attacks(control=False) if self.reduced(name)]
+        contenders = self.attacks(control=False)
+        aside = [name for name in contenders if self.reduced(name) or self.superseded(name)]
         return ranking(scores, higher=self.higher, aside=aside)
 
     def _top(self, lead: Estimate) -> float:
@@ -250,6 +268,7 @@ def sections(
             int(stale.get(name, 0)),
             given,
             count(rows[name]),
+            Tunings.read(results, name),
         )
         for name in names
     ]

@@ -28,6 +28,7 @@ from benchmark.running.sandbox import Sandbox
 from benchmark.running.smoke import Smoked, failed, smoke
 from benchmark.running.smoke import table as outcomes
 from benchmark.tracks import load_setting
+from benchmark.tunings import resolve
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,9 @@ def _groups(order: Order) -> list[Group]:
         for submission in defenses:
             submission.build()  # one that cannot be loaded ends the run before it begins
         trials = order.trials or part.trials
-        made += groups(part.protocols, defenses, attacks, order.seeds, trials)
+        for protocol in part.protocols:
+            tuned = resolve(attacks, protocol, order.results)
+            made += groups([protocol], defenses, tuned, order.seeds, trials)
     return distinct(made)  # two suites of one may name the same cell
 
 
