@@ -24,6 +24,7 @@ from benchmark.registry import Registry
 SIGNATURE = "<!-- written by gradleak leaderboard -->"
 """The last line of every page, by which a page of protocols no more recorded is known as ours."""
 PICTURE = "summary.svg"
+_MANY = 20  # protocols of a suite, beyond which its matrices have a page of their own
 OPENING = """\
 # GradLeak leaderboard
 
@@ -92,6 +93,9 @@ def write_board(
         written = tell(found, results, output)
     if any(section.summaries for section in found):
         written[folder / PICTURE] = picture(found)
+    for name, own in matrices.suites(found).items():
+        if len(own) > _MANY:
+            written[_page(folder, name)] = _suite(folder, name, own)
     written[output] = _board(results, output, found, len(table.damaged))
     for path, text in written.items():
         replace(path, text if path.suffix == ".svg" else f"{text}\n{SIGNATURE}\n")
@@ -129,12 +133,37 @@ def _board(results: Path, output: Path, found: Sequence[Section], damaged: int) 
     for track, table in models(found, links).items():
         blocks += [f"**{track}**", table]
     for name, own in matrices.suites(found).items():
-        blocks.append(f"## Suite `{name}`" if name else "## Protocols of no suite")
-        for group in groups(own, lambda section: section.track):
-            blocks.append(f"**{group.track}** · {prose(group.unit)}")
-            blocks += matrices.matrices(group, links, folder)
+        blocks.append("#" + _title(name))
+        if len(own) > _MANY:
+            page = links.url(_page(folder, name))
+            blocks.append(f"[{len(own)} protocols, on a page of their own]({page}).")
+        else:
+            blocks += _matrices(own, links, folder)
     blocks += ["## How to read it", READING.format(**counts), *_notes(found, damaged)]
     return "\n\n".join(filter(None, [*blocks, notes.definitions(), links.definitions()])) + "\n"
+
+
+def _suite(folder: Path, name: str, own: Sequence[Section]) -> str:
+    """Return the page of a suite whose matrices the board has no room for."""
+    links = Links(folder)
+    blocks = [_title(name), *_matrices(own, links, folder), links.definitions()]
+    return "\n\n".join(filter(None, blocks)) + "\n"
+
+
+def _matrices(own: Sequence[Section], links: Links, folder: Path) -> list[str]:
+    blocks = []
+    for group in groups(own, lambda section: section.track):
+        blocks.append(f"**{group.track}** · {prose(group.unit)}")
+        blocks += matrices.matrices(group, links, folder)
+    return blocks
+
+
+def _title(name: str) -> str:
+    return f"# Suite `{name}`" if name else "# Protocols of no suite"
+
+
+def _page(folder: Path, name: str) -> Path:
+    return folder / f"suite_{name}.md" if name else folder / "no_suite.md"
 
 
 def _notes(found: Sequence[Section], damaged: int) -> list[str]:

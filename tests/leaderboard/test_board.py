@@ -299,3 +299,11 @@ def test_pages_told_by_several_processes_are_the_same(full, monkeypatch):
     alone = full.text(), full.page()
     monkeypatch.setattr(telling, "MANY", 1)
     assert (full.text(), full.page()) == alone
+
+
+def test_matrices_of_a_large_suite_have_a_page_of_their_own(folder, monkeypatch):
+    monkeypatch.setattr(board, "_MANY", 1)
+    for i in range(2):
+        folder.protocol(f"p{i}").cell("mine", *near(20 + i), protocol=f"p{i}")
+    (page,) = re.findall(r"\[2 protocols, on a page of their own\]\((.+)\)", folder.text())
+    assert page.endswith("/no_suite.md")
