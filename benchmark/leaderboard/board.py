@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pandas as pd
+from threadpoolctl import threadpool_limits
 
 from benchmark.errors import RecordError
 from benchmark.leaderboard import matrices, summary
@@ -23,6 +24,7 @@ from benchmark.registry import Registry
 SIGNATURE = "<!-- written by gradleak leaderboard -->"
 """The last line of every page, by which a page of protocols no more recorded is known as ours."""
 PICTURE = "summary.svg"
+_MANY = 20  # protocols of a suite, beyond which its matrices have a page of their own
 OPENING = """\
 # GradLeak leaderboard
 
@@ -85,11 +87,15 @@ def write_board(
         damaged = f"; {len(table.damaged)} lines cannot be read" if table.damaged else ""
         raise RecordError(f"{results}: no records here; make some by `gradleak run`{damaged}")
     known = given(labels(table.frame), Registry())
-    found = sections(results, table.frame, known, count or (lambda _: {}))
     folder = output.with_suffix("")
-    written = tell(found, results, output)
+    with threadpool_limits(limits=1):  # products are small: more threads wait for one another
+        found = sections(results, table.frame, known, count or (lambda _: {}))
+        written = tell(found, results, output)
     if any(section.summaries for section in found):
         written[folder / PICTURE] = picture(found)
+    for name, own in matrices.suites(found).items():
+        if len(own) > _MANY:
+            written[_page(folder, name)] = _suite(folder, name, own)
     written[output] = _board(results, output, found, len(table.damaged))
     for path, text in written.items():
         replace(path, text if path.suffix == ".svg" else f"{text}\n{SIGNATURE}\n")
@@ -127,12 +133,37 @@ def _board(results: Path, output: Path, found: Sequence[Section], damaged: int) 
     for track, table in models(found, links).items():
         blocks += [f"**{track}**", table]
     for name, own in matrices.suites(found).items():
-        blocks.append(f"## Suite `{name}`" if name else "## Protocols of no suite")
-        for group in groups(own, lambda section: section.track):
-            blocks.append(f"**{group.track}** · {prose(group.unit)}")
-            blocks += matrices.matrices(group, links, folder)
+        blocks.append("#" + _title(name))
+        if len(own) > _MANY:
+            page = links.url(_page(folder, name))
+            blocks.append(f"[{len(own)} protocols, on a page of their own]({page}).")
+        else:
+            blocks += _matrices(own, links, folder)
     blocks += ["## How to read it", READING.format(**counts), *_notes(found, damaged)]
     return "\n\n".join(filter(None, [*blocks, notes.definitions(), links.definitions()])) + "\n"
+
+
+def _suite(folder: Path, name: str, own: Sequence[Section]) -> str:
+    """Return the page of a suite whose matrices the board has no room for."""
+    links = Links(folder)
+    blocks = [_title(name), *_matrices(own, links, folder), links.definitions()]
+    return "\n\n".join(filter(None, blocks)) + "\n"
+
+
+def _matrices(own: Sequence[Section], links: Links, folder: Path) -> list[str]:
+    blocks = []
+    for group in groups(own, lambda section: section.track):
+        blocks.append(f"**{group.track}** · {prose(group.unit)}")
+        blocks += matrices.matrices(group, links, folder)
+    return blocks
+
+
+def _title(name: str) -> str:
+    return f"# Suite `{name}`" if name else "# Protocols of no suite"
+
+
+def _page(folder: Path, name: str) -> Path:
+    return folder / f"suite_{name}.md" if name else folder / "no_suite.md"
 
 
 def _notes(found: Sequence[Section], damaged: int) -> list[str]:

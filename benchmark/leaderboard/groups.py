@@ -24,25 +24,24 @@ class Scored:
     cell: CellSummary
     score: Estimate
 
-    def linked(self, links: Links, *, usual: int = 0, folder: bool = False) -> str:
+    def linked(self, links: Links, *, usual: int = 0) -> str:
         """Return the number as a link to its records, with its trials where they are few.
 
         Args:
             links: of the page.
             usual: trials that need not be told.
-            folder: to link to all records of the protocol, where many numbers share a page.
         """
-        return self._told(short(self.score), links, usual=usual, folder=folder)
+        return self._told(short(self.score), links, usual=usual)
 
     def bracketed(self, links: Links) -> str:
         """Return the number and its interval as a link to its records."""
         text = f"{short(self.score)} {interval(self.score)}".strip().replace(" ", NBSP)
-        return self._told(text, links, usual=0, folder=False)
+        return self._told(text, links, usual=0)
 
-    def _told(self, text: str, links: Links, *, usual: int, folder: bool) -> str:
-        file = self.section.folder if folder else self.section.file(self.cell.attack)
+    def _told(self, text: str, links: Links, *, usual: int) -> str:
         few = self.score.n < LEAST_TRIALS and self.score.n != usual
-        return links.to(text, file) + (f"{NBSP}({self.score.n})" if few else "")
+        linked = links.to(text, self.section.file(self.cell.attack))
+        return linked + (f"{NBSP}({self.score.n})" if few else "")
 
 
 @dataclass(eq=False)

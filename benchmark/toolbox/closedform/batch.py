@@ -16,11 +16,15 @@ from torch import Tensor
 from benchmark.toolbox.closedform.affine import AffineSets, affine_sets
 from benchmark.toolbox.closedform.entrance import Entrance
 from benchmark.toolbox.closedform.groups import token_groups
+from benchmark.toolbox.closedform.lattice import snap
 from benchmark.toolbox.closedform.projectors import Equations, complement, solutions
 from benchmark.toolbox.closedform.refinement import refine
 from benchmark.toolbox.closedform.solve import leading_rows, least_squares, row_space
 
 _ON_SET = 1e-5  # a constant off its set over its distance from the point: 4e-7 shared, 4e-5 not
+_LOST = 0.5  # of an image's patches: fewer directions may be missing for rounding alone
+_ROUNDING = 2.0**-20  # of a gradient, off the span of its rows: float32's 2^-24, and room
+_UNSETTLED = 0.04  # residual of the equations: up to 0.03 seen of images told apart, 0.06 of others
 
 
 @dataclass(frozen=True)
@@ -30,12 +34,34 @@ class BatchAnswer:
     Attributes:
         patches: (batch, patches, pixels), normalised by the victim, in float64.
         sets: in which each position's patches lie, whoever's they are.
-        told_apart: whether the images were; else every one of `patches` is the sets' offsets.
+        equations: (batch, tokens, dimension), of each image's solve within the sets: an error
+            `directions @ c` is likely where `equations @ c` is short. Empty where the images were
+            not told apart; then every one of `patches` is the sets' offsets.
     """
 
     patches: Tensor
     sets: AffineSets
-    told_apart: bool
+    equations: Tensor
+
+    @property
+    def told_apart(self) -> bool:
+        """Whether the images were."""
+        return self.equations.numel() > 0
+
+    def in_levels(self, scale: Tensor, shift: Tensor, generator: torch.Generator) -> Tensor:
+        """Return the patches, those with every pixel a whole level where such are found.
+
+        A level is `scale * patch + shift`, each (pixels,). Wants the extra `lattice` where
+        rounding is not enough.
+        """
+        if not self.told_apart:
+            return self.patches
+        sets = self.sets.rescale(scale, shift)
+        mixing = sets.directions.T @ (scale[:, None] * self.sets.directions)
+        metrics = torch.linalg.solve(mixing.T, self.equations.mT).mT
+        levels = scale * self.patches + shift
+        found = snap(levels, sets, metrics=list(metrics), generator=generator)
+        return (found.patches - shift) / scale
 
 
 def patches_of_batch(
@@ -63,8 +89,10 @@ def patches_of_batch(
     apart = seen.tell_apart(batch, device)
     if apart is None:
         patches = seen.sets.offsets.expand(batch, -1, -1)
-        return BatchAnswer(patches, seen.sets, told_apart=False)
-    return BatchAnswer(torch.stack([seen.solve(own) for own in apart]), seen.sets, told_apart=True)
+        return BatchAnswer(patches, seen.sets, patches.new_empty(0))
+    solved = [seen.solve(own) for own in apart]
+    patches, equations = (torch.stack(part) for part in zip(*solved, strict=True))
+    return BatchAnswer(patches, seen.sets, equations)
 
 
 @dataclass(frozen=True)
@@ -97,21 +125,24 @@ class _Seen:
         def read(rank: int) -> _Seen:
             span = basis[:, :rank]
             sets = affine_sets(span, rows, entrance, max(rank - patches - prefix, 0))
-            shared = _on_sets(constants, sets) if sets.dimension < rows.shape[1] else _NONE
+            # sums of patches are patches of no image: where they lie on sets too, all patches do
+            sums = (entrance.embedding_gradient.sum(0) / entrance.embedding_gradient.norm())[None]
+            shared = _NONE if len(_on_sets(sums, sets)) else _on_sets(constants, sets)
             normed = entrance.tokens(constants[shared[:, 1]], shared[:, 0])
             return cls(entrance, span, sets, shared, span.T @ normed)
 
-        if clear < tokens:  # shared patches, or noise
+        if clear < tokens:
             found = read(clear)
-            if len(found.shared):
+            if len(found.shared) or _lost(entrance.gradient, basis, tokens - clear, patches):
                 return found
+        # the weakest directions lie in the noise, and are there all the same
         return replace(read(tokens), shared=_NONE, shared_tokens=basis.new_empty(tokens, 0))
 
     def tell_apart(self, batch: int, device: torch.device) -> list[Tensor] | None:
         """Return a basis (rank, any) of the span of each image's tokens, the prefix among them."""
         known = torch.cat([self.span.T @ self.entrance.prefix, self.shared_tokens], dim=1)
         common, patches = torch.linalg.qr(known)[0], self.entrance.patches
-        least = patches - len(set(self.shared[:, 0].tolist()))
+        least = max(patches - len(set(self.shared[:, 0].tolist())), 1)
         most = patches if len(self.shared) else least
         size = self.span.shape[1] - common.shape[1]
         if not batch * least <= size <= batch * most:
@@ -129,7 +160,10 @@ class _Seen:
         groups = token_groups(found, least, most)
         if groups is None:
             return None
-        groups, rest = refine(equations, groups), complement(common)
+        groups, residual = refine(equations, groups)
+        if residual > _UNSETTLED:
+            return None
+        rest = complement(common)
         if not len(self.shared):
             return [torch.cat([common, rest @ group], dim=1) for group in groups]
         return self._with_shared(known, rest, groups)
@@ -174,18 +208,27 @@ class _Seen:
         from_key = least_squares(given.key @ self.span, given.query_gradient @ self.span)
         return (from_query + from_key.mT) / 2
 
-    def solve(self, own: Tensor) -> Tensor:
-        """Return the patches (patches, pixels) whose tokens lie in one image's span (rank, any)."""
+    def solve(self, own: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the patches (patches, pixels) whose tokens lie in one image's span (rank, any).
+
+        And the equations (rank, dimension) of what is open in the sets.
+        """
         given, sets = self.entrance, self.sets
         known = given.weight @ sets.offsets.T + given.offsets
         known = self.span.T @ (known + given.shift[:, None] * sets.offset_shifts)
         free = given.weight @ sets.directions + given.shift[:, None] * sets.direction_shifts
         free = self.span.T @ free
         known, free = (part - own @ (own.T @ part) for part in (known, free))
-        return sets.offsets - (sets.directions @ least_squares(free, known)).T
+        return sets.offsets - (sets.directions @ least_squares(free, known)).T, free
 
 
 _NONE = torch.empty(0, 2, dtype=torch.int64)
+
+
+def _lost(gradient: Tensor, basis: Tensor, missing: int, patches: int) -> bool:
+    """Tell whether directions are missing because tokens depend on each other, not for noise."""
+    left = gradient - gradient @ basis @ basis.T
+    return missing > _LOST * patches and float(left.norm() / gradient.norm()) < _ROUNDING
 
 
 def _on_sets(constants: Tensor, sets: AffineSets) -> Tensor:

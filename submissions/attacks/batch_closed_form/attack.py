@@ -31,9 +31,14 @@ class BatchClosedForm(Attack):
 
     needs: ClassVar = frozenset({Grant.BATCH_SIZE})
 
+    levels: bool = False
+    """Whether pixels become whole levels where that fits: of `pixel_levels`, to be granted."""
+
     def applies(self, seen: Observation) -> None:
         parts = ImageVictim.of(seen.model).anatomy
         check_entrance(seen)
+        if self.levels and seen.knowledge.pixel_levels is None:
+            raise NotApplicable("pixel_levels is not granted")
         if seen.batch_size < 2:
             raise NotApplicable("a batch of one image is read by span_closed_form")
         tokens = seen.batch_size * parts.patches + parts.prefix_tokens
@@ -61,5 +66,13 @@ class BatchClosedForm(Attack):
             device=victim.device,
             generator=seen.generator,
         )
-        images = [images_from_patches(patches, seen.model, 1) for patches in answer.patches]
+        patches = answer.patches
+        if self.levels:
+            most = seen.knowledge.require(Grant.PIXEL_LEVELS) - 1
+            scale, shift = (
+                (most * part).double().cpu().expand(-1, pixels, pixels).flatten()
+                for part in (victim.std, victim.mean)
+            )
+            patches = answer.in_levels(scale, shift, seen.generator)
+        images = [images_from_patches(each, seen.model, 1) for each in patches]
         return Reconstruction(torch.cat(images))

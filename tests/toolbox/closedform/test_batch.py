@@ -1,6 +1,7 @@
 """The closed form for a batch and the identities it stands on, on victims drawn small."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -128,6 +129,23 @@ def test_noise_on_the_update_costs_in_proportion(seen):
         scores.append(decibels(read(noisy, 2), truth).median())
     assert 10 < scores[0] - scores[1] < 30  # 20 dB a decade
     assert scores[1] > 30
+
+
+def test_whole_levels_make_a_poor_answer_exact(seen):
+    draws = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 256, (3, 3, 8, 8), generator=draws) / 255
+    given, truth = seen(3, images=images)
+    answer = read(given, 3)
+    off = answer.equations.mT @ answer.equations  # errors as the solve makes them, 30 dB
+    errors = torch.randn(3, 4, 8, generator=draws).double() @ torch.linalg.inv(
+        torch.linalg.cholesky(off)
+    )
+    errors = errors / errors.square().mean().sqrt() @ answer.sets.directions.T
+    poor = replace(answer, patches=answer.patches + 0.03 / STD * errors * (48 / 8) ** 0.5)
+    assert decibels(poor, truth).max() < 40
+    scale, shift = torch.full((48,), 255 * STD).double(), torch.full((48,), 255 * MEAN).double()
+    exact = poor.in_levels(scale, shift, draws)
+    assert decibels(replace(poor, patches=exact), truth).min() > 120
 
 
 @pytest.fixture
