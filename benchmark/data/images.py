@@ -46,6 +46,9 @@ READERS: dict[str, tuple[Reader, ...]] = {
 }
 """What reads a set from each of its tiers, in the order of its entry."""
 
+_TOP = 255  # the largest value of an 8-bit pixel
+_LOOKED_AT = 4
+_ROUNDING = 1e-3  # levels
 _HELD = 2**28  # bytes of float32 images up to which a split is kept as one tensor
 _GRID = {32: 8, 224: 2}  # most crops along a side of a photograph, by side of the crop
 
@@ -79,6 +82,15 @@ class ImageSet:
             return self.images.statistics()
         std, mean = torch.std_mean(self.images, dim=(0, 2, 3), correction=0)
         return DataStatistics(mean_image=self.images.mean(0), mean=mean, std=std)
+
+    @cached_property
+    def levels(self) -> int | None:
+        """Values that a pixel can have, at equal distances from 0 to 1; None of a resized set.
+
+        Judged by the first images, 8-bit files being the one kind that is read.
+        """
+        some = self.images[:_LOOKED_AT] * _TOP
+        return _TOP + 1 if (some - some.round()).abs().max() < _ROUNDING else None
 
 
 def load_images(name: str, split: Split, size: int, mirror: Path | None = None) -> ImageSet:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from benchmark.contract import DataStatistics, Grant, ImageBatch, Reconstruction, fault
 from benchmark.data import ImageSet, entry, find_weights, load_images
-from benchmark.errors import DataUnavailable
+from benchmark.errors import DataUnavailable, ProtocolError
 from benchmark.federation import Round, draw_images
 from benchmark.metrics import LPIPS_URLS, Candidates, ImageScorer, candidate_rows, pixels
 from benchmark.protocol import VisionProtocol, protocol_files
@@ -31,6 +31,7 @@ class VisionSetting(Setting):
     protocol: VisionProtocol
     data: ImageSet
     statistics: DataStatistics
+    levels: int | None
     scorer: ImageScorer
     mirror: Path | None
     device: torch.device
@@ -44,10 +45,16 @@ class VisionSetting(Setting):
 
         Raises:
             DataUnavailable: the data set cannot be had here.
+            ProtocolError: levels are granted of pixels that have none.
         """
         chosen = protocol.data
         data = load_images(chosen.name, chosen.split, chosen.size, mirror)
-        statistics = load_images(chosen.name, "train", chosen.size, mirror).statistics
+        public = load_images(chosen.name, "train", chosen.size, mirror)
+        statistics = public.statistics
+        granted = Grant.PIXEL_LEVELS in protocol.threat.grants
+        levels = public.levels if granted else None
+        if granted and levels is None:
+            raise ProtocolError(f"{protocol.name}: {chosen.name} at {chosen.size} px has no levels")
         std = protocol.victim.std or tuple(statistics.std.tolist())
 
         def made(settings: ImageSettings, use: str) -> ImageVictim | DataUnavailable:
@@ -58,14 +65,14 @@ class VisionSetting(Setting):
                 return reason
             return network.to(device).requires_grad_(False)
 
-        public = protocol.public_network
-        network = None if public is None else made(public, "public network")
+        prior = protocol.public_network
+        network = None if prior is None else made(prior, "public network")
         candidates = None
         if (embed := _embedding(protocol, made)) is not None:
             rows = candidate_rows(data.labels, generator(0, protocol.name, "candidates"))
             candidates = Candidates(data.images.__getitem__, rows, embed)
         scorer = ImageScorer(protocol.metrics, std, _lpips_files(mirror), candidates)
-        return cls(protocol, data, statistics, scorer, mirror, device, network)
+        return cls(protocol, data, statistics, levels, scorer, mirror, device, network)
 
     def round(self, seed: int) -> Round:
         """Make the undefended round of one seed."""
@@ -98,6 +105,7 @@ class VisionSetting(Setting):
         known = {
             Grant.BATCH_SIZE: self.protocol.federation.batch_size,
             Grant.DATA_STATISTICS: self.statistics,
+            Grant.PIXEL_LEVELS: self.levels,
             Grant.PUBLIC_NETWORK: None
             if isinstance(self.public_network, DataUnavailable)
             else self.public_network,
