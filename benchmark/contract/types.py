@@ -171,6 +171,12 @@ class Observation:
         return statistics
 
     @property
+    def pixel_levels(self) -> int:
+        """How many values a stored pixel can have; WithheldError where not granted."""
+        found: int = self.knowledge.require(Grant.PIXEL_LEVELS)
+        return found
+
+    @property
     def length(self) -> int:
         """Tokens of each private sequence; WithheldError where not granted."""
         return int(self.knowledge.require(Grant.LENGTH))
