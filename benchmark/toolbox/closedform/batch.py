@@ -140,6 +140,8 @@ class _Seen:
 
     def tell_apart(self, batch: int, device: torch.device) -> list[Tensor] | None:
         """Return a basis (rank, any) of the span of each image's tokens, the prefix among them."""
+        if not (self.entrance.query_gradient.any() and self.entrance.key_gradient.any()):
+            return None
         known = torch.cat([self.span.T @ self.entrance.prefix, self.shared_tokens], dim=1)
         common, patches = torch.linalg.qr(known)[0], self.entrance.patches
         least = max(patches - len(set(self.shared[:, 0].tolist())), 1)
