@@ -90,15 +90,16 @@ class AprilTransformer(nn.Module):
         patch: int = PATCH,
         width: int = WIDTH,
         depth: int = DEPTH,
+        heads: int = HEADS,
     ) -> None:
         super().__init__()
-        if size % patch or width % HEADS:
-            raise ValueError(f"{patch} px patches must tile {size} px and {HEADS} heads {width}")
+        if size % patch or width % heads:
+            raise ValueError(f"{patch} px patches must tile {size} px and {heads} heads {width}")
         self.patch = patch
         self.patch_embed = nn.Linear(channels * patch**2, width)
         self.cls_token = nn.Parameter(torch.zeros(1, 1, width))
         self.pos_embed = nn.Parameter(torch.zeros(1, (size // patch) ** 2 + 1, width))
-        self.blocks = nn.ModuleList([block(width, HEADS) for _ in range(depth)])
+        self.blocks = nn.ModuleList([block(width, heads) for _ in range(depth)])
         self.head = nn.Linear(width, classes)
 
     def forward(self, images: Tensor) -> Tensor:

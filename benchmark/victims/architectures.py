@@ -64,7 +64,7 @@ def _family(spec: ImageSpec) -> str:
     return name + slash
 
 
-def _own(network: Callable[..., nn.Module], *more: str) -> dict[str, Any]:
+def _own(network: Callable[..., nn.Module]) -> dict[str, Any]:
     """Return what the networks written here have in common, and what makes one of them."""
 
     def make(_name: str, spec: ImageSpec, _mirror: Path | None) -> nn.Module:
@@ -74,17 +74,14 @@ def _own(network: Callable[..., nn.Module], *more: str) -> dict[str, Any]:
         except ValueError as error:
             raise ProtocolError(f"{spec.architecture}: {error}") from error
 
-    sizes = frozenset({"patch", "width", "depth", *more})
-    return {"network": make, "sizes": sizes, "trained": False, "head": lambda _: "head"}
+    return {"network": make, "sizes": SIZES, "trained": False, "head": lambda _: "head"}
 
 
 ARCHITECTURES: dict[str, ImageArchitecture] = {
     "april_a": ImageArchitecture(**_own(partial(AprilTransformer, BlockA)), anatomy=anatomy.april),
     "april_b": ImageArchitecture(**_own(partial(AprilTransformer, BlockB)), anatomy=anatomy.april),
-    "face_transformer": ImageArchitecture(**_own(FaceTransformer, "heads"), anatomy=anatomy.face),
+    "face_transformer": ImageArchitecture(**_own(FaceTransformer), anatomy=anatomy.face),
     "cifar/": ImageArchitecture(cifar_network, anatomy.unknown, lambda _: "linear"),
-    "timm/": ImageArchitecture(
-        timm_network, anatomy.timm, timm_head, frozenset({"patch", "width", "depth"})
-    ),
+    "timm/": ImageArchitecture(timm_network, anatomy.timm, timm_head, SIZES - {"heads"}),
 }
 """By name; of a family, by what its names begin with."""

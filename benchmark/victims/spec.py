@@ -72,7 +72,7 @@ class ImageSettings(BaseModel):
     depth: int | None = Field(default=None, ge=1)
     """Number of blocks."""
     heads: int | None = Field(default=None, ge=1)
-    """Attention heads, of `face_transformer` alone."""
+    """Attention heads; not timm's to choose."""
     mean: tuple[float, ...] | None = None
     """Per channel; None is that of the data's public split. The victim normalises inside itself.
 

@@ -1,5 +1,8 @@
+import pytest
 import torch
 from torch.nn import functional
+
+from benchmark.errors import ProtocolError
 
 B_PARAMETERS = 7_123_210  # APRIL, Table 2
 B_WITHOUT_POSITIONS = 7_116_682
@@ -68,3 +71,9 @@ def test_only_b_adds_the_attention_s_input_to_its_output(make_victim, draw):
             torch.nn.init.zeros_(part.bias)
         assert torch.equal(block(x), x) == passes
         assert torch.equal(block(x), torch.zeros_like(x)) != passes
+
+
+def test_heads_can_be_chosen_where_they_divide_the_width(make_victim):
+    assert make_victim("april_b", width=24, heads=3).network.blocks[0].attn.num_heads == 3
+    with pytest.raises(ProtocolError, match="5 heads 24"):
+        make_victim("april_b", width=24, heads=5)

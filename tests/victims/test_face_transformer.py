@@ -127,7 +127,7 @@ def test_victim_crosses_into_the_sandbox(victim, images, tmp_path):
         ({"size": 18}, "6 px patches at every 4 px must fit 18 px"),
         ({"heads": 5}, "5 heads 24"),
         ({"weights": "pretrained"}, "face_transformer has no pretrained weights; wanted random"),
-        ({"architecture": "april_b", "size": 18, "width": 24}, "takes no heads; got heads 3"),
+        ({"architecture": "timm/vit_tiny_patch16_224"}, "takes no heads; got heads 3"),
         ({"architecture": "cifar/resnet20", "depth": None}, "takes no heads; got heads 3"),
     ],
 )
