@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from benchmark.attestations import Attestations, Standing, name_few
 from benchmark.cell import Cell, Worker
 from benchmark.errors import BenchmarkError
 from benchmark.protocol import load_suite
-from benchmark.registry import Registry, Submission
+from benchmark.registry import Kind, Registry, Submission
 from benchmark.running.cost import costs, table
 from benchmark.running.inprocess import InProcess
 from benchmark.running.local import LocalRunner, Tally
@@ -166,8 +166,8 @@ def workers(
 def _groups(order: Order) -> list[Group]:
     registry, made = Registry(order.plugins), []
     for part in load_suite(order.suite):
-        defenses = registry.select("defense", order.defenses or part.defenses)
-        attacks = registry.select("attack", order.attacks or part.attacks)
+        defenses = _selected(registry, "defense", order.defenses, part.defenses)
+        attacks = _selected(registry, "attack", order.attacks, part.attacks)
         if not order.attacks:
             attacks = [one for one in attacks if one.manifest.name not in part.leave_out]
         for submission in defenses:
@@ -177,6 +177,16 @@ def _groups(order: Order) -> list[Group]:
             tuned = resolve(attacks, protocol, order.results)
             made += groups([protocol], defenses, tuned, order.seeds, trials)
     return distinct(made)  # two suites of one may name the same cell
+
+
+def _selected(
+    registry: Registry, kind: Kind, asked: Sequence[str], choice: Sequence[str]
+) -> list[Submission]:
+    """Return what is asked for, else what a suite chooses and whatever plugins there are."""
+    if asked or not choice:
+        return registry.select(kind, asked)
+    chosen = registry.select(kind, choice)
+    return [*chosen, *(s for s in registry.all(kind) if s.outside and s not in chosen)]
 
 
 def _doubts(order: Order, due: list[Group], found: Survey) -> Iterator[str]:
