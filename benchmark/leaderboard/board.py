@@ -9,7 +9,7 @@ import pandas as pd
 from threadpoolctl import threadpool_limits
 
 from benchmark.errors import RecordError
-from benchmark.leaderboard import matrices, summary
+from benchmark.leaderboard import matrices, studies, summary
 from benchmark.leaderboard.given import given
 from benchmark.leaderboard.groups import groups
 from benchmark.leaderboard.markdown import Footnotes, Links, code, prose
@@ -96,7 +96,11 @@ def write_board(
     for name, own in matrices.suites(found).items():
         if len(own) > _MANY:
             written[_page(folder, name)] = _suite(folder, name, own)
-    written[output] = _board(results, output, found, len(table.damaged))
+    drawn = studies.studies(found)
+    for study in drawn:
+        written[folder / f"{study.page}.md"] = study.told(Links(folder), output)
+        written[folder / f"{study.page}.svg"] = study.pictured()
+    written[output] = _board(results, output, found, drawn, len(table.damaged))
     for path, text in written.items():
         replace(path, text if path.suffix == ".svg" else f"{text}\n{SIGNATURE}\n")
     for path in folder.glob("*.md"):
@@ -105,7 +109,13 @@ def write_board(
     return table.damaged
 
 
-def _board(results: Path, output: Path, found: Sequence[Section], damaged: int) -> str:
+def _board(
+    results: Path,
+    output: Path,
+    found: Sequence[Section],
+    drawn: Sequence[studies.Study],
+    damaged: int,
+) -> str:
     links, notes, folder = Links(output.parent), Footnotes(), output.with_suffix("")
     cells = [cell for section in found for cell in section.summaries]
     counts = {
@@ -132,6 +142,9 @@ def _board(results: Path, output: Path, found: Sequence[Section], damaged: int) 
     blocks.append("## What does it mean for a model like mine?")
     for track, table in models(found, links).items():
         blocks += [f"**{track}**", table]
+    if drawn:
+        pages = [(links.url(folder / f"{study.page}.md"), study.title) for study in drawn]
+        blocks += ["## How far does it carry?", "\n".join(f"- [{t}]({url})" for url, t in pages)]
     for name, own in matrices.suites(found).items():
         blocks.append("#" + _title(name))
         if len(own) > _MANY:

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from benchmark.leaderboard.groups import Scored, ThreatGroup
 from benchmark.leaderboard.markdown import (
     DASH,
@@ -20,7 +18,7 @@ from benchmark.leaderboard.markdown import (
 )
 from benchmark.leaderboard.page import MARKS
 from benchmark.leaderboard.section import NONE, Section
-from benchmark.protocol import Suite, suite_files
+from benchmark.protocol import read_suite, suite_files
 from benchmark.stats import PRIOR
 
 WIDEST = 7
@@ -32,8 +30,7 @@ def suites(sections: Iterable[Section]) -> dict[str, list[Section]]:
 
     A protocol of several suites stands in the smallest; suites stand by their cells, most first.
     """
-    files = suite_files()
-    members = {name: _members(name, files) for name in files}
+    members = {name: _members(name) for name in suite_files()}
     outer = [
         name for name, own in members.items() if not any(own < other for other in members.values())
     ]
@@ -47,10 +44,10 @@ def suites(sections: Iterable[Section]) -> dict[str, list[Section]]:
     return {name: found[name] for name in sorted(found, key=lambda n: (not n, -cells[n], n))}
 
 
-def _members(name: str, files: dict[str, Path]) -> set[str]:
+def _members(name: str) -> set[str]:
     """Return the names of a suite's protocols, of which none is loaded."""
-    suite = Suite.model_validate(yaml.safe_load(files[name].read_text(encoding="utf-8")))
-    return set(suite.protocols).union(*(_members(inner, files) for inner in suite.suites))
+    suite = read_suite(name)
+    return set(suite.protocols).union(*map(_members, suite.suites))
 
 
 def matrices(group: ThreatGroup, links: Links, pages: Path) -> list[str]:

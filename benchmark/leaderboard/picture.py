@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import matplotlib as mpl
@@ -20,7 +21,9 @@ INK = "#7d8590"
 COLOURS = {"leaks": "#e5534b", "holds": "#2da44e", "open": INK}
 ATTACK = "#4184e4"
 MOST_ROWS = 12
-_WIDTH, _ROW, _FRAME = 10.0, 0.24, 1.0  # inches: all, a row, heading and axis
+WIDTH = 10.0
+"""Inches of a picture."""
+_ROW, _FRAME = 0.24, 1.0  # inches: a row, heading and axis
 _STYLE: Any = {
     "svg.hashsalt": "gradleak",
     "svg.fonttype": "none",
@@ -44,17 +47,29 @@ def picture(sections: Iterable[Section]) -> str:
         tracks.setdefault(group.track, group)  # of most protocols, where a track has two metrics
     panels = [[_attacks(group), _defenses(group)] for group in tracks.values()]
     heights = [_FRAME + _ROW * max(len(panel) for panel in pair) for pair in panels]
-    with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(_WIDTH, sum(heights)), layout="constrained")
-        FigureCanvasSVG(figure)
+    with drawing((WIDTH, sum(heights))) as figure:
         grid = figure.add_gridspec(len(tracks), 2, height_ratios=heights)
         for i, (group, pair) in enumerate(zip(tracks.values(), panels, strict=True)):
             for j, (panel, what) in enumerate(
                 zip(pair, ("each attack, undefended", "each defense, worst case"), strict=True)
             ):
                 _draw(figure.add_subplot(grid[i, j]), group, panel, f"{group.track}: {what}")
-        text = io.StringIO()
-        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
+        return svg(figure)
+
+
+@contextmanager
+def drawing(inches: tuple[float, float]) -> Iterator[Figure]:
+    """Yield a figure of a size, in the style of all pictures."""
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=inches, layout="constrained")
+        FigureCanvasSVG(figure)
+        yield figure
+
+
+def svg(figure: Figure) -> str:
+    """Return a figure as SVG, transparent; the same figure gives the same bytes."""
+    text = io.StringIO()
+    figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
     return text.getvalue()
 
 

@@ -5,12 +5,14 @@ from benchmark.protocol.files import (
     load_suite,
     protocol_files,
     protocols_of,
+    read_suite,
     suite_files,
 )
-from benchmark.protocol.settings import Protocol, Suite, TextProtocol, VisionProtocol
+from benchmark.protocol.settings import Curve, Protocol, Suite, TextProtocol, VisionProtocol
 
 __all__ = [
     "PROTOCOLS",
+    "Curve",
     "Protocol",
     "Suite",
     "SuitePart",
@@ -20,5 +22,6 @@ __all__ = [
     "load_suite",
     "protocol_files",
     "protocols_of",
+    "read_suite",
     "suite_files",
 ]

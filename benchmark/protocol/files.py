@@ -58,6 +58,11 @@ def load_suite(name_or_path: str) -> list[SuitePart]:
     return list(_parts(name_or_path, ()))
 
 
+def read_suite(name: str) -> Suite:
+    """Return what a suite's file says; none of its protocols is loaded."""
+    return _load(_find(name, suite_files(), "suite"), Suite)
+
+
 def protocols_of(suite: str) -> list[str]:
     """Return the names of a suite's protocols, those of its suites too."""
     return [protocol.name for part in load_suite(suite) for protocol in part.protocols]

@@ -211,6 +211,27 @@ class TextProtocol(Protocol):
     primary: str = "total_accuracy"
 
 
+class Curve(_Frozen):
+    """How scores depend on one setting: a panel of a suite's picture, and a table."""
+
+    title: str
+    x: str
+    """What varies: a key of the protocol (`federation.batch_size`), an argument of a defense
+    (`gaussian_noise.scale`), or `defense` itself."""
+    unsaid: float | None = None
+    """What stands for a key that a protocol leaves open; None leaves the protocol out."""
+    protocols: tuple[str, ...] = ()
+    """Of the suite's own; empty is all of them."""
+    attacks: tuple[str, ...] = ()
+    """As `--attack` names them; empty is all that ran, less the controls."""
+    defenses: tuple[str, ...] = ("none",)
+    """As records name them, in the order of the axis where it is theirs."""
+    lines: str | None = None
+    """A key of the protocol whose values have a line each; None is one line an attack."""
+    logarithmic: bool = False
+    """Whether the axis of x is."""
+
+
 class Suite(_Frozen):
     """The protocols of one board."""
 
@@ -227,6 +248,8 @@ class Suite(_Frozen):
     """The first so many trials of each protocol and seed; None is all."""
     suites: tuple[str, ...] = ()
     """Suites that run after its own protocols, each by its own choices."""
+    curves: tuple[Curve, ...] = ()
+    """What is drawn of its own protocols' records, on a page of its own."""
 
     @model_validator(mode="after")
     def _holds_something(self) -> Suite:

@@ -1,0 +1,110 @@
+"""The curves that a suite asks for: how scores depend on one setting, from the records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmark.leaderboard.groups import Scored
+from benchmark.leaderboard.section import Section
+from benchmark.protocol import Curve, Suite
+from benchmark.stats import PRIOR, CellSummary
+
+X = str | int | float
+"""A place on the axis: a number, or the name of a choice."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A curve with its points.
+
+    Attributes:
+        lines: points of each line by x; the prior alone is the last, under its own name.
+        unit: of the scores.
+    """
+
+    curve: Curve
+    lines: Mapping[str, Mapping[X, Scored]]
+    unit: str
+
+    @property
+    def places(self) -> list[X]:
+        """Every x, numbers in order and names as they came."""
+        found = list(dict.fromkeys(x for points in self.lines.values() for x in points))
+        return found if any(isinstance(x, str) for x in found) else sorted(found)
+
+
+def curves(suite: Suite, sections: Iterable[Section]) -> list[Drawn]:
+    """Return the curves of a suite that have points.
+
+    Where two protocols stand at one x of one line, the suite is wrong, and the later counts; a test
+    keeps the committed suites from it.
+    """
+    known = {section.name: section for section in sections if section.summaries}
+    drawn = []
+    for curve in suite.curves:
+        own = [known[name] for name in curve.protocols or suite.protocols if name in known]
+        lines = _lines(curve, own)
+        if any(name != PRIOR for name in lines):
+            drawn.append(Drawn(curve, lines, own[0].unit))
+    return drawn
+
+
+def _lines(curve: Curve, own: Sequence[Section]) -> dict[str, dict[X, Scored]]:
+    found: dict[str, dict[X, Scored]] = {}
+    prior: dict[X, Scored] = {}
+    for section in own:
+        value = setting(section, curve.lines) if curve.lines else None
+        for cell in sorted(section.summaries, key=lambda cell: _order(curve, cell)):
+            x = _place(curve, section, cell)
+            score = cell.scores.get(section.primary)
+            if x is None or score is None:
+                continue
+            if cell.attack == PRIOR:
+                prior[x] = Scored(section, cell, score)
+            elif not cell.control and (not curve.attacks or cell.attack in curve.attacks):
+                named = [part for part in (_named(curve, cell.attack), value) if part is not None]
+                line = ", ".join(map(str, named))
+                found.setdefault(line, {})[x] = Scored(section, cell, score)
+    return {**found, PRIOR: prior} if prior else found
+
+
+def _named(curve: Curve, attack: str) -> str | None:
+    """Return an attack's name, unless the curve is of one attack, whose lines say more."""
+    return None if curve.lines and len(curve.attacks) == 1 else attack
+
+
+def _order(curve: Curve, cell: CellSummary) -> tuple[int, str]:
+    named = cell.defense in curve.defenses
+    return curve.defenses.index(cell.defense) if named else len(curve.defenses), cell.defense
+
+
+def _place(curve: Curve, section: Section, cell: CellSummary) -> X | None:
+    """Return where a cell stands on the axis; None where it stands on another curve."""
+    name, *given = cell.defense.split(",")
+    arguments = dict(part.split("=", 1) for part in given)
+    defense, _, argument = curve.x.partition(".")
+    if curve.x == "defense":
+        return cell.defense if cell.defense in curve.defenses else None
+    if defense == name and argument in arguments:
+        return _number(arguments[argument])
+    if cell.defense not in curve.defenses:
+        return None
+    said = setting(section, curve.x)
+    return curve.unsaid if said is None else said
+
+
+def setting(section: Section, key: str) -> X | None:
+    """Return what a frozen protocol says under a dotted key; None where it says nothing."""
+    found: Any = section.frozen.content
+    for part in key.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found if found is None or isinstance(found, int | float) else str(found)
+
+
+def _number(text: str) -> X:
+    try:
+        return float(text)
+    except ValueError:
+        return text

@@ -1,0 +1,114 @@
+"""A suite's curves as its reader sees them: a picture, and a table of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+
+from benchmark.leaderboard.curves import Drawn, X, curves
+from benchmark.leaderboard.groups import Scored
+from benchmark.leaderboard.markdown import DASH, Links, code, grid, prose
+from benchmark.leaderboard.picture import INK, WIDTH, drawing, svg
+from benchmark.leaderboard.section import Section
+from benchmark.protocol import read_suite, suite_files
+from benchmark.stats import LEAST_TRIALS, PRIOR
+
+_PANELS = 2  # beside one another
+_HEIGHT = 2.7  # inches of a panel
+_COLOURS = ("#4184e4", "#e5534b", "#2da44e", "#bf8700", "#a475f9", "#cc6b2c")
+
+
+@dataclass(frozen=True)
+class Study:
+    """A suite's curves that have points."""
+
+    name: str
+    title: str
+    drawn: Sequence[Drawn]
+
+    @property
+    def page(self) -> str:
+        """Name of its page and of its picture, less what they end in."""
+        return f"study_{self.name}"
+
+    def pictured(self) -> str:
+        """Return a picture of a panel a curve, as SVG.
+
+        A point is a mean with its 95 % interval, hollow where under ten trials.
+        """
+        rows = -(-len(self.drawn) // _PANELS)
+        with drawing((WIDTH, _HEIGHT * rows)) as figure:
+            for at, one in enumerate(self.drawn):
+                _draw(figure.add_subplot(rows, min(_PANELS, len(self.drawn)), at + 1), one)
+            return svg(figure)
+
+    def told(self, links: Links, board: Path) -> str:
+        """Return the page: the picture, and a table a curve whose numbers link to their records."""
+        blocks = [
+            f"# {prose(self.title)}",
+            f"[All protocols]({links.url(board)}). `gradleak run {self.name}` makes these records. "
+            "A point is a mean with its 95 % interval, hollow where under ten trials.",
+            f"![Curves]({self.page}.svg)",
+        ]
+        for one in self.drawn:
+            heads = [prose(one.curve.x), *map(code, one.lines)]
+            rows = [
+                [_told(x), *(_point(points, x, links) for points in one.lines.values())]
+                for x in one.places
+            ]
+            blocks += [f"**{prose(one.curve.title)}**, {prose(one.unit)}", grid(heads, rows)]
+        return "\n\n".join([*blocks, links.definitions()])
+
+
+def studies(sections: Sequence[Section]) -> list[Study]:
+    """Return every suite with curves of which some have points, by name."""
+    found = []
+    for name in sorted(suite_files()):
+        suite = read_suite(name)
+        if drawn := curves(suite, sections):
+            found.append(Study(name, suite.title, drawn))
+    return found
+
+
+def _point(points: Mapping[X, Scored], x: X, links: Links) -> str:
+    return points[x].bracketed(links) if x in points else DASH
+
+
+def _told(x: X) -> str:
+    return code(x) if isinstance(x, str) else f"{x:g}"
+
+
+def _draw(axes: Axes, study: Drawn) -> None:
+    places = study.places
+    named = any(isinstance(x, str) for x in places)
+    colours = cycle(_COLOURS)
+    for name, points in study.lines.items():
+        own = [x for x in places if x in points]
+        scores = [points[x].score for x in own]
+        at: list[Any] = [places.index(x) for x in own] if named else own
+        colour = INK if name == PRIOR else next(colours)
+        means = [score.mean for score in scores]
+        style: Any = {"color": colour, "linestyle": ":" if name == PRIOR else "-", "linewidth": 1.2}
+        axes.plot(at, means, label=name, **style)
+        for x, score in zip(at, scores, strict=True):
+            face = colour if score.n >= LEAST_TRIALS else "none"
+            axes.plot(x, score.mean, "o", color=colour, markerfacecolor=face, markersize=4)
+            if score.low is not None and score.high is not None:
+                axes.vlines(x, score.low, score.high, color=colour, linewidth=1.2)
+    if study.curve.logarithmic and not named:
+        axes.set_xscale("log")
+    if named:
+        axes.set_xticks(range(len(places)), [str(x) for x in places])
+    elif len(places) < 8:
+        axes.set_xticks([float(x) for x in places], [f"{x:g}" for x in places])
+        axes.minorticks_off()
+    axes.set_title(study.curve.title, loc="left", fontsize=10, color=INK)
+    axes.set_ylabel(study.unit)
+    axes.legend(frameon=False, fontsize=8, labelcolor=INK)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color=INK, alpha=0.2, linewidth=0.5)
