@@ -62,7 +62,7 @@ class Study:
                 for x in one.places
             ]
             blocks += [f"**{prose(one.curve.title)}**, {prose(one.unit)}", grid(heads, rows)]
-        return "\n\n".join([*blocks, links.definitions()])
+        return "\n\n".join([*blocks, links.definitions()]) + "\n"
 
 
 def studies(sections: Sequence[Section]) -> list[Study]:

@@ -30,9 +30,7 @@ def drawn(batches, monkeypatch):
         monkeypatch.setattr(studies, "suite_files", dict)
         monkeypatch.setattr(studies, "studies", lambda sections: found.extend(sections) or [])
         batches.write()
-        suite = Suite(
-            name="s", title="S", protocols=BATCHES, curves=[Curve(title="t", **curve)]
-        )
+        suite = Suite(name="s", title="S", protocols=BATCHES, curves=[Curve(title="t", **curve)])
         return curves(suite, found)
 
     return draw
@@ -82,8 +80,8 @@ def test_a_suite_with_curves_has_a_page_with_its_picture_and_a_linked_table(batc
     monkeypatch.setattr(studies, "read_suite", lambda _: suite)
     assert "- [A study](leaderboard/study_s.md)" in batches.text()
     page = batches.page("study_s")
-    assert "| 2 | [84.5 [82.8, 86.2]][" in page
-    assert "[10 (1)][" in page  # one trial has no interval
+    assert r"| 2 | [84.5 \[82.8, 86.4\]][" in page
+    assert "| [10.0][fa2c] (1) |" in page  # one trial has no interval
     assert "](study_s.svg)" in page
     picture = batches.output.with_suffix("") / "study_s.svg"
     first = picture.read_bytes()
