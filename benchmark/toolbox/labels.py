@@ -21,7 +21,7 @@ from torch import Tensor
 from benchmark.contract import Observation
 from benchmark.errors import NotApplicable
 from benchmark.toolbox.counts import nearest_counts
-from benchmark.victims import ImageVictim, weights
+from benchmark.victims import ImageVictim, layer_inputs, weights
 
 _PASSES = 3  # the counts of undefended updates settle in two or three; noise grows with more
 
@@ -130,6 +130,26 @@ def count_rule(
         mean, weighted = (share * predicted).sum(0), predicted.T @ (share * features)
         counts = nearest_counts(batch_size * (mean - bias_gradient), batch_size)
     return torch.arange(len(counts), device=counts.device).repeat_interleave(counts)
+
+
+def labels_of_images(seen: Observation, images: Tensor) -> Tensor:
+    """Return each image's own label (batch,) int64, where the images are known but for a little.
+
+    What the head reads of them, h_i, is then known too, and of `weight_c = sum_i d_ic h_i` the
+    coefficients `d_ic = (p_ic - [y_i = c]) / B` alone are not: a least-squares solve. Only an
+    image's own class has a negative one.
+
+    Args:
+        seen: an observation of their update.
+        images: (batch, channel, size, size), pixels in [0, 1].
+    """
+    victim = ImageVictim.of(seen.model)
+    head = victim.network.get_submodule(victim.anatomy.head)
+    with torch.no_grad(), layer_inputs(head, stop=True) as read:
+        victim(images.to(victim.mean))
+    gradient = _finite(seen.update, f"{victim.anatomy.head}.weight").double()
+    found = torch.linalg.lstsq(read[0].double().T, gradient.T, driver="gelsd").solution
+    return found.argmin(dim=1)
 
 
 def _smallest(scores: Tensor, batch_size: int) -> Tensor:

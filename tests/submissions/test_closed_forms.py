@@ -122,3 +122,15 @@ def test_a_batch_of_four_is_read_from_one_gradient(psnr, defense):
 def test_a_batch_is_read_where_its_tokens_fit(quick, protocol, defense, reason):
     (record,) = quick(protocol).run("batch_closed_form", defense)
     assert (record.status, record.reason) == ("not_applicable", reason)
+
+
+@pytest.mark.parametrize("scale", [0.01, 0.1])
+def test_matching_from_a_closed_form_s_answer_takes_noise_off_every_trial(psnr, scale):
+    noise = f"gaussian_noise,scale={scale}"
+    before = psnr("quick_digits_search", "position_closed_form", noise)
+    after = psnr("quick_digits_search", "matched_closed_form", noise)
+    assert all(new > old + 5 for old, new in zip(before, after, strict=True))
+
+
+def test_matching_from_a_closed_form_s_answer_costs_nothing_where_nothing_defends(psnr):
+    assert min(psnr("quick_digits_search", "matched_closed_form")) > 120

@@ -89,3 +89,20 @@ def test_narrow_width_fits_the_heads_of_timm(make_victim, draw):
 def test_adversary_knows_the_parameters(submission):
     said = submission.build().describe()
     assert dict(submission.arguments).items() <= said.items()
+
+
+@pytest.mark.parametrize(("kind", "bits"), [("float16", 11), ("bfloat16", 8)])
+def test_half_precision_keeps_as_many_bits_as_its_format(defended, kind, bits):
+    made = defended(f"half_precision,format={kind}")
+    sent, whole = made.update(0), made.plain.update(0)
+    for name, tensor in whole.items():
+        large = tensor.abs() > 1e-3 * tensor.abs().max()
+        off = ((sent[name] - tensor) / tensor)[large].abs()
+        assert off.max() <= 2.0**-bits  # half a unit of the last bit kept
+        assert off.max() > 2.0 ** -(bits + 2)
+
+
+def test_half_precision_loses_no_small_gradient_to_zero_for_want_of_scale():
+    small = Update({"a": torch.tensor([1e-9, 3e-7])})  # float16's least number is 6e-8
+    sent = built("half_precision,format=float16").protect_update(small, None, None)
+    assert torch.allclose(sent["a"], small["a"], rtol=1e-2)

@@ -11,6 +11,7 @@ from benchmark.toolbox.labels import (
     check_labels,
     count_rule,
     infer_labels,
+    labels_of_images,
     minimum_rule,
     sign_rule,
 )
@@ -182,3 +183,15 @@ def test_update_that_is_not_finite_is_one_line(leak, name):
     spoilt = Update({**update, name: torch.full_like(update[name], torch.nan)})
     with pytest.raises(ValueError, match=f"{name} is not finite"):
         count_rule(spoilt, "head", 2, weights(victim))
+
+
+@pytest.mark.parametrize("settings", [APRIL, TIMM])
+@pytest.mark.parametrize("batch", [1, 4])
+def test_images_in_hand_tell_each_its_own_label_in_their_order(leak, settings, batch):
+    labels = drawn(batch, 3, distinct=False)
+    coarse = torch.rand(batch, 1, 4, 4, generator=torch.Generator().manual_seed(3))
+    images = functional.interpolate(coarse, 28, mode="bilinear")  # as in `leak`
+    victim, update = leak(settings, labels, seed=3)
+    order = torch.randperm(batch, generator=torch.Generator().manual_seed(1))
+    seen = observed(victim, update, batch_size=batch)
+    assert torch.equal(labels_of_images(seen, images[order]), labels[order])

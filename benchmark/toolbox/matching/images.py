@@ -69,6 +69,13 @@ class ImageUnknowns:
         named = self._logits(values[None]).argmax(2)[0] if self.searched else labels
         return Reconstruction(pixels.cpu(), labels=None if named is None else named.cpu())
 
+    def values(self, answer: Tensor) -> Tensor:
+        """Return the row of images (batch, channel, height, width), pixels in [0, 1]."""
+        if self.searched:
+            raise ValueError("images say nothing of the labels that are searched with them")
+        images = answer.to(self.victim.mean)
+        return ((images - self.victim.mean) / self.victim.std).flatten()
+
     def blank(self) -> Reconstruction:
         """Return black images."""
         return Reconstruction(torch.zeros(self._shape))

@@ -42,10 +42,11 @@ class Found(Reconstruction):
 
 @dataclass(frozen=True)
 class _Trial:
-    """One trial of a search: what was seen, and what is known of its labels."""
+    """One trial of a search: what was seen, what is known of its labels, where it starts."""
 
     seen: Observation
     labels: Tensor | None
+    start: Tensor | None = None
 
 
 def search(
@@ -53,6 +54,7 @@ def search(
     plan: Search,
     labels: Sequence[Tensor | None],
     names: frozenset[str] | None = None,
+    starts: Sequence[Tensor] | None = None,
 ) -> list[Found]:
     """Reconstruct every trial of a stack.
 
@@ -62,6 +64,8 @@ def search(
         labels: int64 a trial, (batch,) of images and (words,) of text; None where the plan does
             not read them.
         names: the parameters to match; by default all that the updates hold.
+        starts: images a trial, (batch, channel, size, size) of pixels in [0, 1], from which the
+            search starts; by default from normal draws. Only where labels are not searched.
 
     Returns:
         One answer a trial, in order. A trial that diverged, or whose update is not finite, says so
@@ -84,7 +88,7 @@ def search(
         elif known is None and reads_labels:
             failure = "the labels could not be inferred"
         if failure is None:
-            due[place] = _Trial(seen, known)
+            due[place] = _Trial(seen, known, None if starts is None else starts[place])
         else:
             answers[place] = Found(**vars(replace(sought.blank(), failure=failure)))
     places = list(due)
@@ -102,7 +106,7 @@ def _advance(
     """Run the searches of some trials together, from start to end."""
     owners = [trial for trial in trials for _ in range(plan.restarts)]
     problem = _make_problem(owners, plan, tracer, sought)
-    values = plan.start * torch.stack([_draw_normal(owner, sought.numel) for owner in owners])
+    values = torch.stack([_begin(owner, plan, sought) for owner in owners])
     values = values.to(next(tracer.network.parameters()))
     rows = Rows(values)
     state = plan.optimiser.start(values)
@@ -212,6 +216,12 @@ def _choose_answer(problem: Problem, rows: Rows, index: int, trial: _Trial) -> F
         failure=rows.broken.get(chosen),
     )
     return Found(**vars(answer), mismatch=float(rows.losses[chosen] / rows.first[chosen]))
+
+
+def _begin(trial: _Trial, plan: Search, sought: Unknowns) -> Tensor:
+    if trial.start is not None:
+        return sought.values(trial.start)
+    return plan.start * _draw_normal(trial, sought.numel)
 
 
 def _draw_normal(trial: _Trial, numel: int) -> Tensor:

@@ -99,6 +99,10 @@ class TextUnknowns:
         tokens[:, -1] = last if labels is None else labels.to(last)[last]
         return Reconstruction(tokens=tokens.cpu())
 
+    def values(self, answer: Tensor) -> Tensor:
+        """Raise: a row of text holds logits of labels too."""
+        raise ValueError("a search for text starts from normal draws alone")
+
     def blank(self) -> Reconstruction:
         """Return no token at any place."""
         return Reconstruction(tokens=torch.full((self.batch, self.length), -1))

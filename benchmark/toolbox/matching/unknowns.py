@@ -50,6 +50,14 @@ class Unknowns(Protocol):
         """Return the batch that one row stands for, values (numel,) and its trial's labels."""
         ...
 
+    def values(self, answer: Tensor) -> Tensor:
+        """Return the row (numel,) that stands for a batch, the inverse of `answer`.
+
+        Raises:
+            ValueError: the row holds more than that says: labels, or text.
+        """
+        ...
+
     def blank(self) -> Reconstruction:
         """Return the answer of a trial that was not searched."""
         ...

@@ -192,6 +192,18 @@ def test_search_finds_the_image(make_stack):
     assert (answer.images - image).square().mean() < 1e-3  # 0.13 at the start
 
 
+def test_search_starts_from_the_images_it_is_given(make_stack):
+    given = torch.rand(1, 1, 8, 8, generator=torch.Generator().manual_seed(5))
+    (answer,) = run(make_stack(), Search(SquaredDistance(), 1, Adam(), rate=0.0), starts=[given])
+    assert torch.allclose(answer.images, given, atol=1e-6)
+
+
+def test_labels_that_are_searched_take_no_images_to_start_from(make_stack):
+    searched = Search(SquaredDistance(), 1, labels="searched")
+    with pytest.raises(ValueError, match="images say nothing of the labels"):
+        run(make_stack(), searched, starts=[torch.zeros(1, 1, 8, 8)])
+
+
 @pytest.mark.parametrize("optimiser", [Adam(), LBFGS()], ids=repr)
 def test_a_huge_update_diverges_and_its_neighbours_do_not_notice(make_stack, optimiser):
     plan = Search(SquaredDistance(), 20, optimiser, rate=0.05)
