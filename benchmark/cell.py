@@ -263,7 +263,7 @@ def _corrupted(
     known = protocol.threat.model().known(setting.facts(None), _public(cell, shared))
     draws = generator(cell.seed, protocol.name, "corrupt", cell.attack.label)
     chosen = worker.corrupt(cell.attack, plain.victim, known, draws)
-    return DefendedRound(plain.with_parameters(chosen), shared.defense, shared.label)
+    return DefendedRound(plain.with_parameters(chosen), shared.defense, shared.label, shared.key)
 
 
 def _observe(

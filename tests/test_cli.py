@@ -484,3 +484,40 @@ def test_progress_is_bars_on_a_terminal(run, monkeypatch):
     assert "\x1b[" in said
     assert "3/3" in said
     assert "cells]" not in said
+
+
+def test_key_changes_the_noise_alone_and_its_digest_is_recorded(run, tmp_path, numbers):
+    key = tmp_path / "key"
+    key.write_bytes(b"sixteen bytes 16")
+    words = ("--defense", "gaussian_noise,scale=0.1")
+    attacks = ("random", "position_closed_form")
+    assert run(*words, attacks=attacks, results="public").code == 0
+    assert run(*words, "--key", key, attacks=attacks, results="keyed").code == 0
+    public, keyed = (numbers(tmp_path / name) for name in ("public", "keyed"))
+    told = {each.provenance.key for each in read_folder(tmp_path / "keyed").records}
+    assert len(told) == 1
+    assert None not in told
+    for each in public:
+        noised = each[1] != "none" and each[2] == "position_closed_form"
+        assert (public[each] == keyed[each]) is not noised
+    files = (tmp_path / "keyed").rglob("*.jsonl")
+    assert all("sixteen" not in file.read_text() for file in files)
+
+
+def test_records_of_two_keys_are_kept_apart(run, gradleak, tmp_path, results):
+    key = tmp_path / "key"
+    key.write_bytes(b"sixteen bytes 16")
+    assert run("--key", key).code == 0
+    before = {path: path.read_bytes() for path in results.rglob("*.jsonl")}
+    for ended in (run(), gradleak("verify", "--results", results)):
+        assert ended.code == 2
+        assert "made under the key" in ended.err
+        assert ended.err.count("\n") == 1
+    assert {path: path.read_bytes() for path in results.rglob("*.jsonl")} == before
+
+
+def test_bad_keys_are_refused(run, tmp_path, results):
+    short = tmp_path / "short"
+    short.write_bytes(b"short")
+    without(run("--key", short), results, "5 bytes; wanted 16")
+    without(run("--key", tmp_path / "none"), results, "cannot be read")

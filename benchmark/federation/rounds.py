@@ -13,13 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from benchmark.contract import Batch, Defense, Update, Victim
 from benchmark.errors import NotApplicable, PluginError
 from benchmark.federation.client import fedsgd
-from benchmark.seeds import generator
+from benchmark.seeds import PUBLIC, Key, generator
 
 _KEPT_TRUTHS = 32  # private batches held in memory, those of a stack
 _KEPT_BYTES = 3 * 2**29  # updates held in memory at a time, each of the two caches
@@ -79,17 +79,19 @@ class DefendedRound:
         plain: the undefended round.
         defense: the defense.
         label: its name with arguments; its randomness is its own.
+        key: what the client's secret draws hang on.
     """
 
-    def __init__(self, plain: Round, defense: Defense, label: str) -> None:
-        self.plain, self.defense, self.label = plain, defense, label
+    def __init__(self, plain: Round, defense: Defense, label: str, key: Key = PUBLIC) -> None:
+        self.plain, self.defense, self.label, self.key = plain, defense, label, key
         self._updates = _Kept()
 
     @cached_property
     def model(self) -> Victim:
         """The victim the client trains; NotApplicable where the defense fits no such victim."""
         with self._named():
-            return self.defense.harden(self.plain.victim, self._draws("harden"))
+            draws = generator(self.plain.seed, *self._names("harden"))
+            return self.defense.harden(self.plain.victim, draws)
 
     @cached_property
     def server_model(self) -> Victim:
@@ -133,8 +135,11 @@ class DefendedRound:
             said = " ".join([f"{type(error).__name__}:", *str(error).splitlines()[:1]])
             raise PluginError(f"defense {self.label}: {said}") from error
 
-    def _draws(self, *use: str | int) -> torch.Generator:
-        return generator(self.plain.seed, self.plain.name, "defense", self.label, *use)
+    def _draws(self, *use: str | int) -> np.random.Generator:
+        return self.key.draws(self.plain.seed, *self._names(*use))
+
+    def _names(self, *use: str | int) -> tuple[str | int, ...]:
+        return self.plain.name, "defense", self.label, *use
 
 
 class _Kept(OrderedDict[int, Update]):

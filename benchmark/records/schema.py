@@ -31,6 +31,8 @@ class Provenance(BaseModel):
     """Processor, with its instructions, or GPU."""
     threads: int | None = None
     """Of the processor; None on a GPU."""
+    key: str | None = None
+    """Digest of the key that the clients' secret draws hang on; None of the public one."""
 
 
 class Identity(BaseModel):

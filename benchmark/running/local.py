@@ -23,6 +23,7 @@ from benchmark.records import Provenance, Record
 from benchmark.registry import Submission
 from benchmark.running.plan import Group, due_cells, file_of_cell, replaced
 from benchmark.running.progress import Progress
+from benchmark.seeds import PUBLIC, Key
 from benchmark.tracks import Setting, load_setting
 
 
@@ -61,6 +62,7 @@ class LocalRunner:
         device: where victims live.
         mirror: the local mirror of data sets and weights, if any.
         progress: is told of every cell and trial.
+        key: what clients draw in secret hangs on it.
     """
 
     def __init__(
@@ -72,9 +74,11 @@ class LocalRunner:
         device: torch.device,
         mirror: Path | None,
         progress: Progress,
+        key: Key = PUBLIC,
     ) -> None:
         self.results, self.worker_of, self.provenance = results, worker_of, provenance
         self.device, self.mirror, self.progress = device, mirror, progress
+        self.key = key
         self.tally = Tally()
         self._settings: dict[str, Setting] = {}
         self._round: tuple[tuple[str, int], Round] | None = None
@@ -163,7 +167,7 @@ class LocalRunner:
         return self._round[1]
 
     def _defended(self, group: Group, plain: Round) -> DefendedRound:
-        return DefendedRound(plain, group.defense.build(), group.defense.label)
+        return DefendedRound(plain, group.defense.build(), group.defense.label, self.key)
 
     def _keep(self, cell: Cell, made: list[Record]) -> None:
         records.append(file_of_cell(cell, self.results), made)

@@ -23,7 +23,7 @@ from benchmark.running.inprocess import InProcess
 from benchmark.running.local import LocalRunner, Tally
 from benchmark.running.plan import Group, Survey, distinct, groups, survey
 from benchmark.running.progress import Progress
-from benchmark.running.provenance import provenance
+from benchmark.running.provenance import check_key, provenance, read_key
 from benchmark.running.sandbox import Sandbox
 from benchmark.running.smoke import Smoked, failed, smoke
 from benchmark.running.smoke import table as outcomes
@@ -45,6 +45,7 @@ class Order:
     mirror: Path | None
     plugins: tuple[Path, ...]
     isolate: bool
+    key: Path | None = None
 
 
 def carry_out(order: Order, *, only_plan: bool) -> int:
@@ -56,9 +57,10 @@ def carry_out(order: Order, *, only_plan: bool) -> int:
     Raises:
         BenchmarkError: anything in the order that does not fit; nothing is written then.
     """
-    device = device_named(order.device)
+    device, key = device_named(order.device), read_key(order.key)
     due = _groups(order)
     found = survey(due, order.results)
+    check_key(found.records, key, order.results)
     for line in found.damaged:
         print(f"gradleak: {line}", file=sys.stderr)
     left = found.due
@@ -86,10 +88,11 @@ def carry_out(order: Order, *, only_plan: bool) -> int:
         runner = LocalRunner(
             order.results,
             worker_of=worker_of,
-            provenance=provenance(device),
+            provenance=provenance(device, key),
             device=device,
             mirror=order.mirror,
             progress=progress,
+            key=key,
         )
         tally = runner.run(due)
     return _report(tally, order, console)

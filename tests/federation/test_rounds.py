@@ -1,5 +1,6 @@
 import dataclasses
 
+import numpy as np
 import pytest
 import torch
 
@@ -7,6 +8,7 @@ from benchmark.contract import Defense, ImageBatch, Update
 from benchmark.data import load_images
 from benchmark.errors import PluginError, ProtocolError
 from benchmark.federation import DefendedRound, Round, draw_images, fedsgd, rounds
+from benchmark.seeds import PUBLIC, Key
 
 SMALL = {"width": 32, "depth": 1}
 
@@ -89,25 +91,27 @@ def test_no_defense_shares_victim_and_update(make_round):
 
 
 class Noise(Defense):
-    def protect_update(self, update, model, generator):
-        return Update({n: t + torch.rand(t.shape, generator=generator) for n, t in update.items()})
+    def protect_update(self, update, model, draws):
+        drawn = {name: draws.random(t.shape, dtype=np.float32) for name, t in update.items()}
+        return Update({name: t + torch.from_numpy(drawn[name]) for name, t in update.items()})
 
 
 def test_draws_of_a_defense_are_its_own_and_every_trial_s(make_round):
     plain = make_round()
 
-    def drawn(label, trial):
-        defended = DefendedRound(plain, Noise(), label)
+    def drawn(label, trial, key=PUBLIC):
+        defended = DefendedRound(plain, Noise(), label, key)
         return defended.update(trial)["head.bias"] - plain.update(trial)["head.bias"]
 
     assert torch.equal(drawn("a", 0), drawn("a", 0))
     assert not torch.allclose(drawn("a", 0), drawn("a", 1))
     assert not torch.allclose(drawn("a", 0), drawn("b", 0))
+    assert not torch.allclose(drawn("a", 0), drawn("a", 0, Key(b"another")))
 
 
 def test_truth_is_frozen_before_a_defense_meets_the_batch(make_round):
     class Blackens(Defense):
-        def protect_batch(self, batch, model, generator):
+        def protect_batch(self, batch, model, draws):
             batch.images.zero_()
             batch.labels.zero_()
             return batch
@@ -127,11 +131,11 @@ def test_hooks_are_met_in_the_order_of_the_data(make_round, make_victim):
         def harden(self, model, generator):
             return other
 
-        def protect_batch(self, batch, model, generator):
+        def protect_batch(self, batch, model, draws):
             assert model is other
             return ImageBatch(1 - batch.images, batch.labels)
 
-        def protect_update(self, update, model, generator):
+        def protect_update(self, update, model, draws):
             assert model is other
             return update.without("pos_embed")
 
@@ -162,7 +166,7 @@ def test_hook_that_fails_is_named_in_one_line(make_round, hook):
 def test_update_that_is_not_finite_is_told_when_asked(make_round):
     @dataclasses.dataclass(frozen=True)
     class Spoils(Defense):
-        def protect_update(self, update, model, generator):
+        def protect_update(self, update, model, draws):
             return Update({**update, "head.bias": torch.full((10,), torch.nan)})
 
     spoilt = DefendedRound(make_round(), Spoils(), "spoils")
