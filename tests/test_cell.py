@@ -120,7 +120,7 @@ def test_crashing_defense_is_recorded_as_failed_by_its_name(plugin, bench):
     )
     folder = plugin("broken", source=source, kind="defense", entry="attack:Broken")
     records = bench(folder).run("random", "broken")
-    assert [record.status for record in records] == ["failed"] * 3
+    assert [(record.status, record.kind) for record in records] == [("failed", "defense")] * 3
     assert records[0].reason == "defense broken: KeyError: 'head'"
 
 
@@ -146,7 +146,7 @@ def test_key_of_a_run_decides_the_noise_and_nothing_else_that_an_attack_sees(ben
     assert not torch.equal(one.update["head.bias"], other.update["head.bias"])
     assert torch.equal(one.generator.get_state(), other.generator.get_state())
     assert one.model is other.model
-    assert one.knowledge.defense == other.knowledge.defense == {**NOISE, "scale": 0.01}
+    assert one.defense == other.defense == {**NOISE, "scale": 0.01}
 
 
 def test_stacks_are_cut_at_fixed_places_whatever_is_due():
@@ -251,12 +251,14 @@ class Plugin(Defense):
     folder = plugin("spoils", source="", **manifest)
     (folder / "spoils/defense.py").write_text(source)
     made = bench(folder)
-    records = made.run("position_closed_form", "spoils")
-    assert [record.status for record in records] == ["failed"] * 3
-    assert all(r.reason.startswith("defense spoils: the update is not finite; ") for r in records)
-    floor = made.run("prior_only", "spoils")
-    assert [record.status for record in floor] == ["completed"] * 3
-    assert [r.metrics for r in records] == [r.metrics for r in floor]
+    floor = made.run("prior_only")
+    for attack in ("position_closed_form", "prior_only"):
+        records = made.run(attack, "spoils")
+        assert [(record.status, record.kind) for record in records] == [("failed", "defense")] * 3
+        first = next(iter(made.round.update(0)))
+        said = f"defense spoils: returned {first} with values that are not finite"
+        assert {record.reason for record in records} == {said}
+        assert [r.metrics for r in records] == [r.metrics for r in floor]
 
 
 LABELLED = ["psnr", "label_accuracy"]

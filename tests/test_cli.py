@@ -75,6 +75,15 @@ def test_plugin_that_exits_on_import_is_refused(plugin, tiny, gradleak, results)
         (["--attack", "nonesuch"], ["no attack 'nonesuch'; known: april_closed_form, "]),
         (["--defense", "nonesuch"], ["no defense 'nonesuch'; known: fixed_position, "]),
         (["--defense", "gaussian_noise,size=1"], ["unexpected keyword argument 'size'"]),
+        (
+            ["--defense", "gaussian_noise,scale=-1"],
+            ["defense gaussian_noise,scale=-1: scale=-1 should be greater than or equal to 0"],
+        ),
+        (["--defense", "gaussian_noise,scale=.nan"], ["scale=nan should be"]),
+        (["--defense", "gaussian_noise,scale=much"], ["scale=much should be a valid number"]),
+        (["--defense", "fixed_position,encoding=new"], ["encoding=new should be 'sincos_1d' or"]),
+        (["--attack", "dlg,steps=0"], ["attack dlg,steps=0: steps=0 should be greater than 0"]),
+        (["--attack", "dlg,steps=1.5"], ["steps=1.5 should be a valid integer"]),
         (["--defense", "gaussian_noise,1"], ["wanted gaussian_noise,key=value"]),
         (["--plugins", "/none/such"], ["/none/such: no submission.yaml in it or below"]),
         (["--data", "/none/such"], ["/none/such: no such folder; --data wants a mirror"]),
@@ -484,6 +493,38 @@ def test_progress_is_bars_on_a_terminal(run, monkeypatch):
     assert "\x1b[" in said
     assert "3/3" in said
     assert "cells]" not in said
+
+
+BREAKS = """
+from dataclasses import dataclass
+from benchmark.api import Defense, Update
+
+@dataclass(frozen=True)
+class Plugin(Defense):
+    def protect_update(self, update, model, draws):
+        return None
+    def describe(self):
+        return {describes}
+"""
+
+
+def test_defense_that_fails_is_blamed_and_other_cells_go_on(run, plugin, results):
+    folder = plugin("breaks", source=BREAKS.format(describes="{}"), kind="defense")
+    ended = run("--defense", "breaks", "--plugins", folder, attacks=("random", "prior_only"))
+    assert ended.code == 2
+    assert ended.err == (
+        "gradleak: error: defense breaks failed on every trial it was given: "
+        "defense breaks: returned a NoneType; wanted an Update\n"
+    )
+    found = load_results(results)
+    assert set(found[found.defense == "breaks"].status) == {"failed"}
+    assert set(found[found.defense == "none"].status) == {"completed"}
+
+
+def test_defense_that_cannot_be_described_is_refused(run, plugin, results):
+    folder = plugin("breaks", source=BREAKS.format(describes="1 / 0"), kind="defense")
+    ended = run("--plugins", folder, defense="breaks")
+    without(ended, results, "defense breaks: describe: ZeroDivisionError: division by zero")
 
 
 def test_key_changes_the_noise_alone_and_its_digest_is_recorded(run, tmp_path, numbers):

@@ -111,7 +111,7 @@ BAD_DEFENSES = {
     ),
     "sends NaN": (
         {"hook": UPDATE + "return Update({n: t * torch.nan for n, t in update.items()})"},
-        "the update is not finite",
+        "with values that are not finite",
     ),
     "fails": ({"hook": UPDATE + "return update['tail']"}, "KeyError: 'tail'"),
     "tells a draw": (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -36,6 +36,12 @@ class Defense:
     def protect_batch(self, batch: Batch, model: Victim, draws: np.random.Generator) -> Batch:
         """Return the batch the victim computes its update on."""
         return batch
+
+    def compute_update(
+        self, batch: Batch, model: Victim, gradient: Callable[[Batch], Update]
+    ) -> Update:
+        """Return the update of a batch, by the gradient of its mean loss, or of its parts'."""
+        return gradient(batch)
 
     def protect_update(self, update: Update, model: Victim, draws: np.random.Generator) -> Update:
         """Return the update the client sends."""

@@ -35,7 +35,9 @@ class Tally:
     failures: dict[str, list[str]] = field(default_factory=dict)
     """Reasons of the trials that failed or timed out, by protocol x defense x attack."""
     answered: set[str] = field(default_factory=set)
-    """Attacks that completed at least one trial."""
+    """Attacks, and defenses, of at least one trial that completed."""
+    blamed: dict[str, str] = field(default_factory=dict)
+    """First reason by the attack, or the defense, that failed."""
     unavailable: dict[str, str] = field(default_factory=dict)
     """Reason by protocol."""
 
@@ -45,9 +47,12 @@ class Tally:
             self.records += 1
             name = f"{record.protocol} x {record.defense} x {record.attack}"
             if record.status == "completed":
-                self.answered.add(record.attack)
+                self.answered |= {record.attack, f"defense {record.defense}"}
             elif record.status in ("failed", "timed_out"):
                 self.failures.setdefault(name, []).append(record.reason or record.status)
+                by_defense = record.kind == "defense"
+                culprit = f"defense {record.defense}" if by_defense else record.attack
+                self.blamed.setdefault(culprit, record.reason or record.status)
             elif record.status == "unavailable":
                 self.unavailable[record.protocol] = record.reason or ""
 

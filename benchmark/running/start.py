@@ -15,7 +15,8 @@ from tabulate import tabulate
 from benchmark import records
 from benchmark.attestations import Attestations, Standing, name_few
 from benchmark.cell import Cell, Worker
-from benchmark.errors import BenchmarkError
+from benchmark.contract import Defense
+from benchmark.errors import BenchmarkError, DefenseError
 from benchmark.protocol import load_suite
 from benchmark.registry import Registry, Submission
 from benchmark.running.cost import costs, table
@@ -174,12 +175,26 @@ def _groups(order: Order) -> list[Group]:
         if not order.attacks:
             attacks = [one for one in attacks if one.manifest.name not in part.leave_out]
         for submission in defenses:
-            submission.build()  # one that cannot be loaded ends the run before it begins
+            _check_defense(submission)
         trials = order.trials or part.trials
         for protocol in part.protocols:
             tuned = resolve(attacks, protocol, order.results)
             made += groups([protocol], defenses, tuned, order.seeds, trials)
     return distinct(made)  # two suites of one may name the same cell
+
+
+def _check_defense(submission: Submission) -> None:
+    """End the run before it begins where a defense cannot be loaded or described.
+
+    Raises:
+        PluginError: why, in one line.
+    """
+    defense: Defense = submission.build()
+    try:
+        defense.describe()
+    except (Exception, SystemExit) as error:
+        said = " ".join([f"{type(error).__name__}:", *str(error).splitlines()[:1]])
+        raise DefenseError(f"defense {submission.label}: describe: {said}") from error
 
 
 def _doubts(order: Order, due: list[Group], found: Survey) -> Iterator[str]:
@@ -212,14 +227,12 @@ def _report(tally: Tally, order: Order, console: Console) -> int:
 
     for protocol, reason in tally.unavailable.items():
         say(f"unavailable: {protocol}: {reason}")
-    failed: dict[str, str] = {}
     for name, reasons in tally.failures.items():
         say(f"failed: {name}: {len(reasons)} trials: {reasons[0]}")
-        failed.setdefault(name.split(" x ")[-1], reasons[0])
     say(f"{tally.records} records written to {order.results}")
     if tally.records:
         say(f"next: gradleak leaderboard --results {order.results}")
-    never = {name: reason for name, reason in failed.items() if name not in tally.answered}
+    never = {name: reason for name, reason in tally.blamed.items() if name not in tally.answered}
     for name, reason in never.items():
         line = f"gradleak: error: {name} failed on every trial it was given: {reason}"
         print(line, file=sys.stderr)

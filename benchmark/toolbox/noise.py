@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from pydantic import NonNegativeFloat
 from torch import Tensor
 
 from benchmark.contract import Defense, Update, Victim
@@ -31,7 +32,7 @@ class NoiseDefense(Defense):
     draw: ClassVar[Any]
     """Draws of variance 1 in a shape: `gaussian` or `laplacian`, a static method."""
 
-    scale: float = 0.01
+    scale: NonNegativeFloat = 0.01
     """Noise norm over gradient norm."""
 
     def protect_update(self, update: Update, model: Victim, draws: np.random.Generator) -> Update:
