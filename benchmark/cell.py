@@ -26,7 +26,7 @@ from benchmark.contract import (
     is_count,
     observe,
 )
-from benchmark.errors import DataUnavailable, NotApplicable, PluginError
+from benchmark.errors import DataUnavailable, DefenseError, NotApplicable, PluginError
 from benchmark.federation import DefendedRound, Round
 from benchmark.identity import harness_fingerprint, harness_version
 from benchmark.protocol import Protocol
@@ -212,8 +212,8 @@ def run_stack(
     for trial in trials:
         try:
             seen[trial] = _observe(cell, setting, defended, defended.update(trial), trial)
-        except (PluginError, NotApplicable) as error:
-            outcomes[trial] = Outcome(None, "failed", str(error), 0.0, None, kind="crashed")
+        except (DefenseError, NotApplicable) as error:
+            outcomes[trial] = Outcome(None, "failed", str(error), 0.0, None, kind="defense")
     if seen:
         answers = worker.reconstruct(cell.attack, Stack(list(seen.values())))
         validated = [_validate(setting, answer) for answer in answers]
@@ -239,11 +239,10 @@ def negotiate(
         seen = _observe(cell, setting, defended, defended.update(trial), trial)
     except NotApplicable as reason:
         return Verdict("not_applicable", str(reason)), defended
-    except PluginError as error:
-        corrupted_none = malicious and defended is shared
-        if corrupted_none:
-            return Verdict("failed", str(error), kind="crashed"), defended
+    except DefenseError:
         return Verdict("applies", None), defended
+    except PluginError as error:  # a malicious server chose no parameters that fit
+        return Verdict("failed", str(error), kind="crashed"), defended
     verdict, network = worker.applies(cell.attack, seen), setting.public_network
     if isinstance(network, DataUnavailable) and verdict.missing == (Grant.PUBLIC_NETWORK,):
         verdict = Verdict("unavailable", str(network))
@@ -263,7 +262,7 @@ def _corrupted(
     known = protocol.threat.model().known(setting.facts(None), _public(cell, shared))
     draws = generator(cell.seed, protocol.name, "corrupt", cell.attack.label)
     chosen = worker.corrupt(cell.attack, plain.victim, known, draws)
-    return DefendedRound(plain.with_parameters(chosen), shared.defense, shared.label)
+    return DefendedRound(plain.with_parameters(chosen), shared.defense, shared.label, shared.key)
 
 
 def _observe(
@@ -291,7 +290,7 @@ def _observe(
 
 def _public(cell: Cell, defended: DefendedRound) -> dict[str, Any]:
     """Return a defense's public description."""
-    return {"name": cell.defense.manifest.name, **defended.defense.describe()}
+    return {"name": cell.defense.manifest.name, **defended.description}
 
 
 def _validate(setting: Setting, outcome: Outcome) -> Outcome:
@@ -316,16 +315,14 @@ def _record(
     provenance: Provenance,
 ) -> Record:
     """Score one outcome; what did not complete scores as the prior alone, which knows no label."""
-    truth, reason = defended.plain.truth(trial), outcome.reason
-    if outcome.status == "failed" and defended.sent_nonsense(trial):  # late: it reads the update
-        reason = f"defense {cell.defense.label}: the update is not finite; {reason}"
+    truth = defended.plain.truth(trial)
     answer = outcome.reconstruction or setting.prior(truth)
     return cell.record(
         provenance,
         trial=trial,
         status=outcome.status,
         kind=outcome.kind,
-        reason=reason,
+        reason=outcome.reason,
         scores=setting.score(truth, answer),
         excerpt=setting.excerpt(truth, answer) if outcome.reconstruction else None,
         seconds=outcome.seconds,

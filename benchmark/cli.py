@@ -39,6 +39,13 @@ Mirror = Annotated[
     Path | None,
     typer.Option(help="Local mirror of data sets and weights; else $GRADLEAK_DATA.", metavar="DIR"),
 ]
+Key = Annotated[
+    Path | None,
+    typer.Option(
+        help="Key of what clients draw in secret, 16 random bytes or more; else a public one.",
+        metavar="FILE",
+    ),
+]
 
 
 @app.command()
@@ -64,6 +71,7 @@ def run(
     isolate: Annotated[
         bool, typer.Option("--isolate", help="Run every attack in a child process.")
     ] = False,
+    key: Key = None,
     plan: Annotated[
         bool,
         typer.Option("--plan", help="Only say what is due and its cost; run and write nothing."),
@@ -87,6 +95,7 @@ def run(
         mirror=_mirror(data),
         plugins=tuple(plugins or ()),
         isolate=isolate,
+        key=key,
     )
     if plan and smoke:
         raise BenchmarkError("--plan and --smoke together: wanted one of them")
@@ -117,6 +126,7 @@ def verify(
     data: Mirror = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     plugins: Plugins = None,
+    key: Key = None,
 ) -> None:
     """Run recorded trials again: do the records stand? Exit code 3 where they do not."""
     from benchmark.verify import Request, verify
@@ -131,6 +141,7 @@ def verify(
         mirror=_mirror(data),
         device=device,
         plugins=tuple(plugins or ()),
+        key=key,
     )
     raise typer.Exit(verify(request))
 

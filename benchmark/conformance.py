@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -84,8 +83,6 @@ def check_defense(submission: Submission, plain: Round, trials: Sequence[int]) -
     torch.manual_seed(2)  # the global stream must not matter
     again = DefendedRound(plain, defense, submission.label)
     for trial, update in zip(trials, updates, strict=True):
-        if not math.isfinite(update.norm()):
-            raise PluginError(f"{submission.label}: the update is not finite")
         for name, tensor in again.update(trial).items():
             if not torch.equal(tensor, update[name]):
                 raise PluginError(f"{submission.label}: the same seed sends another {name}")

@@ -13,6 +13,10 @@ class PluginError(BenchmarkError):
     """A submission cannot be found, loaded or built, or broke the contract."""
 
 
+class DefenseError(PluginError):
+    """A defense failed, or sent what is no update; no attack is to blame."""
+
+
 class RecordError(BenchmarkError):
     """A results folder or file cannot be read or written."""
 

@@ -11,15 +11,15 @@ import importlib
 import importlib.util
 import sys
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from benchmark.contract import Attack, Defense, Grant, MaliciousAttack, Server
 from benchmark.errors import PluginError
@@ -28,6 +28,7 @@ from benchmark.identity import OWN, ROOT, fingerprint, inherited, sources
 Scalar = bool | int | float | str | None
 Kind = Literal["attack", "defense"]
 MANIFEST = "submission.yaml"
+_EXACTLY = ConfigDict(strict=True, allow_inf_nan=False)
 TUNED: tuple[str, Scalar] = ("rate", "tuned")
 """The argument that stands for the rate that `gradleak tune` chose in a protocol."""
 
@@ -114,7 +115,8 @@ class Submission:
         """Import the code and make the instance.
 
         Raises:
-            PluginError: the code cannot be imported, is not what it says, or refuses arguments.
+            PluginError: the code cannot be imported, is not what it says, or an argument is
+                unknown, of another type or out of its range.
         """
         if TUNED in self.arguments:
             raise PluginError(f"{self.label}: a rate is tuned in a protocol: wanted gradleak run")
@@ -130,9 +132,22 @@ class Submission:
         if not dataclasses.is_dataclass(made):
             raise PluginError(f"{where}: {class_name} is not a dataclass")
         try:
-            return made(**dict(self.arguments))
+            instance = made(**dict(self.arguments))
+            self._check_arguments(get_type_hints(made, include_extras=True))
+        except PluginError:
+            raise
         except (Exception, SystemExit) as error:
             raise PluginError(f"{where}: {class_name}: {error}") from error
+        return instance
+
+    def _check_arguments(self, fields: Mapping[str, Any]) -> None:
+        """Hold each argument against the type, and the range, that its field declares."""
+        for name, value in self.arguments:
+            try:
+                TypeAdapter(fields[name], config=_EXACTLY).validate_python(value)
+            except ValidationError as error:
+                said = error.errors()[0]["msg"].replace("Input", f"{name}={value}", 1)
+                raise PluginError(f"{self.manifest.kind} {self.label}: {said}") from error
 
     def _module(self, name: str, where: Path) -> types.ModuleType:
         package = f"submissions.{self.manifest.kind}s.{self.folder.name}"

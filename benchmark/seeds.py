@@ -1,13 +1,20 @@
-"""The only source of randomness: seeds derived from a base seed and the names of their use."""
+"""The only source of randomness: seeds derived from a base seed and the names of their use.
+
+What anyone may draw again, batches and victims, hangs on a seed. What a client draws in secret
+hangs on a `Key` too.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
 
 
@@ -48,3 +55,36 @@ def global_stream(draws: torch.Generator) -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield
+
+
+@dataclass(frozen=True)
+class Key:
+    """The base key of what clients draw in secret.
+
+    The default is public, so that a record can be made again by anyone, and its noise drawn again
+    by an attack that looks for it. Nobody draws again what another key gave.
+    """
+
+    material: bytes = field(default=b"gradleak", repr=False)
+
+    @property
+    def digest(self) -> str | None:
+        """What records tell of it, in 16 hexadecimal digits; None of the public one."""
+        if self == PUBLIC:
+            return None
+        return hashlib.sha256(b"digest\x1f" + self.material).hexdigest()[:16]
+
+    def draws(self, *parts: str | int) -> np.random.Generator:
+        """Return a generator of 128 bits of key that depend on the base key and on every part.
+
+        Torch's own on the CPU keeps 32 bits of its seed, which are few enough to try.
+        """
+        import numpy as np
+
+        text = "\x1f".join(str(part) for part in parts)
+        digest = hmac.digest(self.material, text.encode(), "sha256")
+        return np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16], "big")))
+
+
+PUBLIC = Key()
+"""The key of whoever names no other."""

@@ -13,7 +13,7 @@ TOOLBOX = {
     "counts": 1,
     "labels": 1,
     "matching": 1,
-    "noise": 1,
+    "noise": 2,
     "priors": 1,
     "text": 1,
 }

@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -18,7 +19,7 @@ from benchmark.protocol import load_protocol
 from benchmark.records import Provenance, read_folder
 from benchmark.registry import Registry
 from benchmark.running.inprocess import InProcess
-from benchmark.seeds import generator
+from benchmark.seeds import PUBLIC, Key, generator
 from benchmark.tracks import load_setting
 from benchmark.victims import ImageSpec, ImageVictim, build
 
@@ -163,8 +164,8 @@ class Bench:
         )
         return Cell(self.protocol, d, a, self.protocol.seeds[0])
 
-    def defended(self, cell: Cell) -> DefendedRound:
-        return DefendedRound(self.round, cell.defense.build(), cell.defense.label)
+    def defended(self, cell: Cell, key: Key = PUBLIC) -> DefendedRound:
+        return DefendedRound(self.round, cell.defense.build(), cell.defense.label, key)
 
     def run(self, attack, defense="none", worker=None, trials=None):
         """Return a cell's records, all stacks together."""
@@ -231,6 +232,12 @@ def make_victim() -> Callable[..., ImageVictim]:
         return build(spec, generator(seed, "victim"))
 
     return make
+
+
+@pytest.fixture
+def secret() -> np.random.Generator:
+    """Return what a client draws from in secret, the same for every test."""
+    return PUBLIC.draws("test")
 
 
 @pytest.fixture

@@ -3,13 +3,23 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from benchmark.cell import Outcome, stacks
+from benchmark.cell import Outcome, run_cell, stacks
 from benchmark.contract import Reconstruction
 from benchmark.errors import DataUnavailable
 from benchmark.identity import harness_version
 from benchmark.running.inprocess import InProcess
+from benchmark.seeds import PUBLIC, Key
 from benchmark.tracks import vision as module
 from benchmark.victims import build
+
+NOISE = {"name": "gaussian_noise"}
+
+
+class KeepsStack(InProcess):
+    def reconstruct(self, submission, stack):
+        self.stack = stack
+        return super().reconstruct(submission, stack)
+
 
 MISBEHAVIOUR = {
     "raise ValueError('boom\\nand more')": ("failed", "ValueError: boom (attack.py:"),
@@ -91,7 +101,7 @@ def test_record_says_what_made_it(bench):
     record = made.run("random", "gaussian_noise,scale=0.01", trials=1)[0]
     assert (record.protocol, record.defense) == ("tiny", "gaussian_noise,scale=0.01")
     assert (record.attack, record.control) == ("random", True)
-    assert record.identity.decides == (made.protocol.digest, "1", "1", harness_version())
+    assert record.identity.decides == (made.protocol.digest, "1", "1+noise.2", harness_version())
     assert (record.seed, record.trial, record.status, record.reason) == (0, 0, "completed", None)
     assert set(record.metrics) == {"psnr", "mse"}
     assert record.seconds > 0
@@ -105,12 +115,12 @@ def test_crashing_defense_is_recorded_as_failed_by_its_name(plugin, bench):
         "from benchmark.api import Defense\n"
         "@dataclass(frozen=True)\n"
         "class Broken(Defense):\n"
-        "    def protect_update(self, update, model, generator):\n"
+        "    def protect_update(self, update, model, draws):\n"
         "        raise KeyError('head')\n"
     )
     folder = plugin("broken", source=source, kind="defense", entry="attack:Broken")
     records = bench(folder).run("random", "broken")
-    assert [record.status for record in records] == ["failed"] * 3
+    assert [(record.status, record.kind) for record in records] == [("failed", "defense")] * 3
     assert records[0].reason == "defense broken: KeyError: 'head'"
 
 
@@ -119,6 +129,24 @@ def test_every_attack_meets_the_same_trials(bench):
     cells = [made.cell(name, "gaussian_noise,scale=0.01") for name in ("random", "prior_only")]
     first, second = (made.defended(cell) for cell in cells)
     assert torch.equal(first.update(1)["head.bias"], second.update(1)["head.bias"])
+
+
+def test_key_of_a_run_decides_the_noise_and_nothing_else_that_an_attack_sees(bench):
+    made = bench()
+    cell = made.cell("random", "gaussian_noise,scale=0.01")
+    seen = []
+    for key in (PUBLIC, Key(b"another")):
+        worker = KeepsStack()
+        due = run_cell(
+            cell, made.setting, made.defended(cell, key), worker, [0, 1], made.provenance
+        )
+        list(due)
+        seen.append(worker.stack[1])
+    one, other = seen
+    assert not torch.equal(one.update["head.bias"], other.update["head.bias"])
+    assert torch.equal(one.generator.get_state(), other.generator.get_state())
+    assert one.model is other.model
+    assert one.defense == other.defense == {**NOISE, "scale": 0.01}
 
 
 def test_stacks_are_cut_at_fixed_places_whatever_is_due():
@@ -216,19 +244,21 @@ from benchmark.api import Defense, Update
 
 @dataclass(frozen=True)
 class Plugin(Defense):
-    def protect_update(self, update, model, generator):
+    def protect_update(self, update, model, draws):
         return Update({name: tensor * torch.nan for name, tensor in update.items()})
 """
     manifest = {"kind": "defense", "entry": "defense:Plugin"}
     folder = plugin("spoils", source="", **manifest)
     (folder / "spoils/defense.py").write_text(source)
     made = bench(folder)
-    records = made.run("position_closed_form", "spoils")
-    assert [record.status for record in records] == ["failed"] * 3
-    assert all(r.reason.startswith("defense spoils: the update is not finite; ") for r in records)
-    floor = made.run("prior_only", "spoils")
-    assert [record.status for record in floor] == ["completed"] * 3
-    assert [r.metrics for r in records] == [r.metrics for r in floor]
+    floor = made.run("prior_only")
+    for attack in ("position_closed_form", "prior_only"):
+        records = made.run(attack, "spoils")
+        assert [(record.status, record.kind) for record in records] == [("failed", "defense")] * 3
+        first = next(iter(made.round.update(0)))
+        said = f"defense spoils: returned {first} with values that are not finite"
+        assert {record.reason for record in records} == {said}
+        assert [r.metrics for r in records] == [r.metrics for r in floor]
 
 
 LABELLED = ["psnr", "label_accuracy"]

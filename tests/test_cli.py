@@ -75,6 +75,15 @@ def test_plugin_that_exits_on_import_is_refused(plugin, tiny, gradleak, results)
         (["--attack", "nonesuch"], ["no attack 'nonesuch'; known: april_closed_form, "]),
         (["--defense", "nonesuch"], ["no defense 'nonesuch'; known: fixed_position, "]),
         (["--defense", "gaussian_noise,size=1"], ["unexpected keyword argument 'size'"]),
+        (
+            ["--defense", "gaussian_noise,scale=-1"],
+            ["defense gaussian_noise,scale=-1: scale=-1 should be greater than or equal to 0"],
+        ),
+        (["--defense", "gaussian_noise,scale=.nan"], ["scale=nan should be"]),
+        (["--defense", "gaussian_noise,scale=much"], ["scale=much should be a valid number"]),
+        (["--defense", "fixed_position,encoding=new"], ["encoding=new should be 'sincos_1d' or"]),
+        (["--attack", "dlg,steps=0"], ["attack dlg,steps=0: steps=0 should be greater than 0"]),
+        (["--attack", "dlg,steps=1.5"], ["steps=1.5 should be a valid integer"]),
         (["--defense", "gaussian_noise,1"], ["wanted gaussian_noise,key=value"]),
         (["--plugins", "/none/such"], ["/none/such: no submission.yaml in it or below"]),
         (["--data", "/none/such"], ["/none/such: no such folder; --data wants a mirror"]),
@@ -484,3 +493,72 @@ def test_progress_is_bars_on_a_terminal(run, monkeypatch):
     assert "\x1b[" in said
     assert "3/3" in said
     assert "cells]" not in said
+
+
+BREAKS = """
+from dataclasses import dataclass
+from benchmark.api import Defense, Update
+
+@dataclass(frozen=True)
+class Plugin(Defense):
+    def protect_update(self, update, model, draws):
+        return None
+    def describe(self):
+        return {describes}
+"""
+
+
+def test_defense_that_fails_is_blamed_and_other_cells_go_on(run, plugin, results):
+    folder = plugin("breaks", source=BREAKS.format(describes="{}"), kind="defense")
+    ended = run("--defense", "breaks", "--plugins", folder, attacks=("random", "prior_only"))
+    assert ended.code == 2
+    assert ended.err == (
+        "gradleak: error: defense breaks failed on every trial it was given: "
+        "defense breaks: returned a NoneType; wanted an Update\n"
+    )
+    found = load_results(results)
+    assert set(found[found.defense == "breaks"].status) == {"failed"}
+    assert set(found[found.defense == "none"].status) == {"completed"}
+
+
+def test_defense_that_cannot_be_described_is_refused(run, plugin, results):
+    folder = plugin("breaks", source=BREAKS.format(describes="1 / 0"), kind="defense")
+    ended = run("--plugins", folder, defense="breaks")
+    without(ended, results, "defense breaks: describe: ZeroDivisionError: division by zero")
+
+
+def test_key_changes_the_noise_alone_and_its_digest_is_recorded(run, tmp_path, numbers):
+    key = tmp_path / "key"
+    key.write_bytes(b"sixteen bytes 16")
+    words = ("--defense", "gaussian_noise,scale=0.1")
+    attacks = ("random", "position_closed_form")
+    assert run(*words, attacks=attacks, results="public").code == 0
+    assert run(*words, "--key", key, attacks=attacks, results="keyed").code == 0
+    public, keyed = (numbers(tmp_path / name) for name in ("public", "keyed"))
+    told = {each.provenance.key for each in read_folder(tmp_path / "keyed").records}
+    assert len(told) == 1
+    assert None not in told
+    for each in public:
+        noised = each[1] != "none" and each[2] == "position_closed_form"
+        assert (public[each] == keyed[each]) is not noised
+    files = (tmp_path / "keyed").rglob("*.jsonl")
+    assert all("sixteen" not in file.read_text() for file in files)
+
+
+def test_records_of_two_keys_are_kept_apart(run, gradleak, tmp_path, results):
+    key = tmp_path / "key"
+    key.write_bytes(b"sixteen bytes 16")
+    assert run("--key", key).code == 0
+    before = {path: path.read_bytes() for path in results.rglob("*.jsonl")}
+    for ended in (run(), gradleak("verify", "--results", results)):
+        assert ended.code == 2
+        assert "made under the key" in ended.err
+        assert ended.err.count("\n") == 1
+    assert {path: path.read_bytes() for path in results.rglob("*.jsonl")} == before
+
+
+def test_bad_keys_are_refused(run, tmp_path, results):
+    short = tmp_path / "short"
+    short.write_bytes(b"short")
+    without(run("--key", short), results, "5 bytes; wanted 16")
+    without(run("--key", tmp_path / "none"), results, "cannot be read")

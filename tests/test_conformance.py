@@ -33,7 +33,7 @@ from benchmark.api import Defense, Update
 class Plugin(Defense):
     {hook}
 """
-UPDATE = "def protect_update(self, update, model, generator):\n        "
+UPDATE = "def protect_update(self, update, model, draws):\n        "
 
 BAD_ATTACKS = {
     "is not frozen": ({"frozen": ""}, "Plugin is no frozen dataclass"),
@@ -111,7 +111,7 @@ BAD_DEFENSES = {
     ),
     "sends NaN": (
         {"hook": UPDATE + "return Update({n: t * torch.nan for n, t in update.items()})"},
-        "the update is not finite",
+        "with values that are not finite",
     ),
     "fails": ({"hook": UPDATE + "return update['tail']"}, "KeyError: 'tail'"),
     "tells a draw": (
@@ -148,7 +148,7 @@ def test_submissions_that_keep_every_promise_pass(checked):
 
 def test_defense_that_keeps_every_promise_passes(checked):
     checked["defense"](
-        hook=UPDATE + "draw = torch.rand((), generator=generator)\n"
+        hook=UPDATE + "draw = draws.random()\n"
         "        return Update({n: t + draw for n, t in update.items()})"
     )
 

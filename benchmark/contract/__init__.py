@@ -1,4 +1,4 @@
-from benchmark.contract.answers import fault, is_count, text_fault
+from benchmark.contract.answers import fault, first_not_finite, is_count, text_fault, update_fault
 from benchmark.contract.attack import Attack, MaliciousAttack
 from benchmark.contract.batch import Batch, ImageBatch, TextBatch
 from benchmark.contract.defense import Defense
@@ -37,7 +37,9 @@ __all__ = [
     "Update",
     "Victim",
     "fault",
+    "first_not_finite",
     "is_count",
     "observe",
     "text_fault",
+    "update_fault",
 ]

@@ -1,12 +1,13 @@
-"""What an attack's answer to one trial must be; whatever it returned is met here."""
+"""What an attack's answer and a defense's update must be; whatever came is met here."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from benchmark.contract.types import Budget, Reconstruction
+from benchmark.contract.types import Budget, Reconstruction, Update
 
 _LONGEST_REASON = 200  # characters of an attack's own words
 
@@ -53,6 +54,33 @@ def text_fault(
     if answer.certain is None:
         return None
     return _unlike("certain", answer.certain, shape, torch.bool)
+
+
+def update_fault(sent: object, weights: Mapping[str, torch.Tensor]) -> str | None:
+    """Return in one line why what a defense sends is no update of a victim, or None.
+
+    Values are not read.
+
+    Args:
+        sent: anything.
+        weights: the victim's, by name; any of them may be withheld.
+    """
+    if not isinstance(sent, Update):
+        return f"returned a {type(sent).__name__}; wanted an Update"
+    for name, tensor in sent.items():
+        if name not in weights:
+            return f"returned {name}, which is no parameter of the victim"
+        weight = weights[name]
+        if wrong := _unlike(name, tensor, tuple(weight.shape), weight.dtype):
+            return wrong
+        if tensor.device != weight.device:
+            return f"returned {name} on {tensor.device}; wanted {weight.device}"
+    return None
+
+
+def first_not_finite(update: Update) -> str | None:
+    """Return the name of the first tensor of an update that holds NaN or infinity, or None."""
+    return next((name for name, each in update.items() if not bool(each.isfinite().all())), None)
 
 
 def is_count(spent: object) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 import torch
 
 from benchmark.contract.batch import Batch
@@ -22,17 +23,27 @@ class Defense:
     A submission is a frozen dataclass whose fields are its public parameters. A hook that leaves
     its argument as it is returns the very object it was given: the harness then shares the work.
     The truth is frozen before the first hook runs.
+
+    `draws` is what the client draws in secret, one stream a trial and hook: a generator of numpy,
+    whose 128-bit key no attack can try out (`torch.from_numpy(draws.standard_normal(shape,
+    dtype=np.float32))`). What `harden` draws is public: the server sees the model that comes of it.
     """
 
     def harden(self, model: Victim, generator: torch.Generator) -> Victim:
         """Return the victim the client trains."""
         return model
 
-    def protect_batch(self, batch: Batch, model: Victim, generator: torch.Generator) -> Batch:
+    def protect_batch(self, batch: Batch, model: Victim, draws: np.random.Generator) -> Batch:
         """Return the batch the victim computes its update on."""
         return batch
 
-    def protect_update(self, update: Update, model: Victim, generator: torch.Generator) -> Update:
+    def compute_update(
+        self, batch: Batch, model: Victim, gradient: Callable[[Batch], Update]
+    ) -> Update:
+        """Return the update of a batch, by the gradient of its mean loss, or of its parts'."""
+        return gradient(batch)
+
+    def protect_update(self, update: Update, model: Victim, draws: np.random.Generator) -> Update:
         """Return the update the client sends."""
         return update
 

@@ -159,6 +159,11 @@ class Observation:
         return int(self.knowledge.require(Grant.BATCH_SIZE))
 
     @property
+    def defense(self) -> Mapping[str, Any]:
+        """The defense's public description: its name, and what it says of itself."""
+        return self.knowledge.defense
+
+    @property
     def labels(self) -> Tensor:
         """Labels of the private batch, (batch,) int64; WithheldError where not granted."""
         labels: Tensor = self.knowledge.require(Grant.LABELS)

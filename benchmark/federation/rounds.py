@@ -7,19 +7,19 @@ defense that leaves model and batch alone shares the undefended gradient too.
 from __future__ import annotations
 
 import copy
-import math
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
+from typing import Any
 
-import torch
+import numpy as np
 from torch import Tensor
 
-from benchmark.contract import Batch, Defense, Update, Victim
-from benchmark.errors import NotApplicable, PluginError
+from benchmark.contract import Batch, Defense, Update, Victim, first_not_finite, update_fault
+from benchmark.errors import DefenseError, NotApplicable, PluginError
 from benchmark.federation.client import fedsgd
-from benchmark.seeds import generator
+from benchmark.seeds import PUBLIC, Key, generator
 
 _KEPT_TRUTHS = 32  # private batches held in memory, those of a stack
 _KEPT_BYTES = 3 * 2**29  # updates held in memory at a time, each of the two caches
@@ -46,6 +46,10 @@ class Round:
         if trial not in self._updates:
             self._updates[trial] = self.computed(self.victim, self.truth(trial), trial)
         return self._updates[trial]
+
+    def kept(self, trial: int) -> Update | None:
+        """Return the undefended update of a trial if it has been computed, and is still held."""
+        return self._updates.get(trial)
 
     def computed(self, model: Victim, batch: Batch, trial: int) -> Update:
         """Compute the update of a model on a trial's batch, or on what a defense made of it."""
@@ -79,62 +83,98 @@ class DefendedRound:
         plain: the undefended round.
         defense: the defense.
         label: its name with arguments; its randomness is its own.
+        key: what the client's secret draws hang on.
     """
 
-    def __init__(self, plain: Round, defense: Defense, label: str) -> None:
-        self.plain, self.defense, self.label = plain, defense, label
+    def __init__(self, plain: Round, defense: Defense, label: str, key: Key = PUBLIC) -> None:
+        self.plain, self.defense, self.label, self.key = plain, defense, label, key
         self._updates = _Kept()
 
     @cached_property
     def model(self) -> Victim:
         """The victim the client trains; NotApplicable where the defense fits no such victim."""
         with self._named():
-            return self.defense.harden(self.plain.victim, self._draws("harden"))
+            draws = generator(self.plain.seed, *self._names("harden"))
+            return _is_a(Victim, "harden", self.defense.harden(self.plain.victim, draws))
 
     @cached_property
     def server_model(self) -> Victim:
         """The model as the server knows it."""
         with self._named():
-            return self.defense.server_view(self.model)
+            return _is_a(Victim, "server_view", self.defense.server_view(self.model))
+
+    @cached_property
+    def description(self) -> dict[str, Any]:
+        """What the adversary may know of the defense, in plain words."""
+        with self._named():
+            return dict(self.defense.describe())
 
     def update(self, trial: int) -> Update:
         """Return what the client sends in a trial.
 
         Raises:
-            PluginError: a hook failed.
+            DefenseError: a hook failed, or what is sent is no update of the model.
             NotApplicable: the defense does not fit the victim.
         """
         if trial not in self._updates:
-            with self._named():
-                self._updates[trial] = self._protected(trial)
+            self._updates[trial] = self._protected(trial)
         return self._updates[trial]
 
-    def sent_nonsense(self, trial: int) -> bool:
-        """Tell whether a trial's update was sent, and holds NaN or infinity."""
-        return trial in self._updates and not math.isfinite(self._updates[trial].norm())
-
     def _protected(self, trial: int) -> Update:
-        given = copy.deepcopy(self.plain.truth(trial))
-        batch = self.defense.protect_batch(given, self.model, self._draws("batch", trial))
-        if self.model is self.plain.victim and batch is given:
-            update = self.plain.update(trial)
-        else:
-            update = self.plain.computed(self.model, batch, trial)
-        return self.defense.protect_update(update, self.model, self._draws("update", trial))
+        plain, model = self.plain, self.model
+        given = copy.deepcopy(plain.truth(trial))
+
+        def gradient(batch: Batch) -> Update:
+            if batch is given and model is plain.victim:
+                return plain.update(trial)
+            return plain.computed(model, batch, trial)
+
+        with self._named():
+            batch = self.defense.protect_batch(given, model, self._draws("batch", trial))
+            _is_a(type(given), "protect_batch", batch)
+            update = self.defense.compute_update(batch, model, gradient)
+            sent = self.defense.protect_update(update, model, self._draws("update", trial))
+        wrong = update_fault(sent, model.weights()) or self._spoilt(sent, trial)
+        if wrong is not None:
+            raise DefenseError(f"defense {self.label}: {wrong}")
+        return sent
+
+    def _spoilt(self, sent: Update, trial: int) -> str | None:
+        """Return what the defense sent that is not finite, where the client's own update was."""
+        own = self.plain.kept(trial)
+        if sent is own or (name := first_not_finite(sent)) is None:
+            return None
+        if first_not_finite(self.plain.update(trial)) is not None:
+            return None
+        return f"returned {name} with values that are not finite"
 
     @contextmanager
     def _named(self) -> Iterator[None]:
         """Turn whatever a hook raises into one line that names the defense."""
         try:
             yield
-        except (PluginError, NotApplicable):
+        except (DefenseError, NotApplicable):
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             said = " ".join([f"{type(error).__name__}:", *str(error).splitlines()[:1]])
-            raise PluginError(f"defense {self.label}: {said}") from error
+            raise DefenseError(f"defense {self.label}: {said}") from error
 
-    def _draws(self, *use: str | int) -> torch.Generator:
-        return generator(self.plain.seed, self.plain.name, "defense", self.label, *use)
+    def _draws(self, *use: str | int) -> np.random.Generator:
+        return self.key.draws(self.plain.seed, *self._names(*use))
+
+    def _names(self, *use: str | int) -> tuple[str | int, ...]:
+        return self.plain.name, "defense", self.label, *use
+
+
+def _is_a(kind: type, hook: str, made: Any) -> Any:  # noqa: ANN401  (of that kind)
+    """Return what a hook made.
+
+    Raises:
+        TypeError: it made something else.
+    """
+    if not isinstance(made, kind):
+        raise TypeError(f"{hook} returned a {type(made).__name__}; wanted a {kind.__name__}")
+    return made
 
 
 class _Kept(OrderedDict[int, Update]):

@@ -54,6 +54,7 @@ class Run(BaseModel):
     hardware: str
     threads: int | None
     versions: dict[str, str]
+    key: str | None = None
     rounding_decides: bool = False
 
 

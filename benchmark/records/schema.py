@@ -11,9 +11,12 @@ from benchmark.metrics import Excerpt
 SCHEMA = 2
 """The number of the files' form; raised where an older program could not read a newer file."""
 Status = Literal["completed", "failed", "timed_out", "not_applicable", "unavailable"]
-FailureKind = Literal["timeout", "out_of_memory", "crashed", "invalid_answer", "mutated", "refused"]
-"""Why a trial has no answer: it passed its limit of time or of memory, raised or died, answered
-what is no answer, wrote to what it was shown, or gave up itself."""
+FailureKind = Literal[
+    "timeout", "out_of_memory", "crashed", "invalid_answer", "mutated", "refused", "defense"
+]
+"""Why a trial has no answer: its attack passed its limit of time or of memory, raised or died,
+answered what is no answer, wrote to what it was shown, or gave up itself; or its defense failed,
+and no attack was asked."""
 
 
 class Provenance(BaseModel):
@@ -31,6 +34,8 @@ class Provenance(BaseModel):
     """Processor, with its instructions, or GPU."""
     threads: int | None = None
     """Of the processor; None on a GPU."""
+    key: str | None = None
+    """Digest of the key that the clients' secret draws hang on; None of the public one."""
 
 
 class Identity(BaseModel):

@@ -23,6 +23,7 @@ from benchmark.records import Provenance, Record
 from benchmark.registry import Submission
 from benchmark.running.plan import Group, due_cells, file_of_cell, replaced
 from benchmark.running.progress import Progress
+from benchmark.seeds import PUBLIC, Key
 from benchmark.tracks import Setting, load_setting
 
 
@@ -34,7 +35,9 @@ class Tally:
     failures: dict[str, list[str]] = field(default_factory=dict)
     """Reasons of the trials that failed or timed out, by protocol x defense x attack."""
     answered: set[str] = field(default_factory=set)
-    """Attacks that completed at least one trial."""
+    """Attacks, and defenses, of at least one trial that completed."""
+    blamed: dict[str, str] = field(default_factory=dict)
+    """First reason by the attack, or the defense, that failed."""
     unavailable: dict[str, str] = field(default_factory=dict)
     """Reason by protocol."""
 
@@ -44,9 +47,12 @@ class Tally:
             self.records += 1
             name = f"{record.protocol} x {record.defense} x {record.attack}"
             if record.status == "completed":
-                self.answered.add(record.attack)
+                self.answered |= {record.attack, f"defense {record.defense}"}
             elif record.status in ("failed", "timed_out"):
                 self.failures.setdefault(name, []).append(record.reason or record.status)
+                by_defense = record.kind == "defense"
+                culprit = f"defense {record.defense}" if by_defense else record.attack
+                self.blamed.setdefault(culprit, record.reason or record.status)
             elif record.status == "unavailable":
                 self.unavailable[record.protocol] = record.reason or ""
 
@@ -61,6 +67,7 @@ class LocalRunner:
         device: where victims live.
         mirror: the local mirror of data sets and weights, if any.
         progress: is told of every cell and trial.
+        key: what clients draw in secret hangs on it.
     """
 
     def __init__(
@@ -72,9 +79,11 @@ class LocalRunner:
         device: torch.device,
         mirror: Path | None,
         progress: Progress,
+        key: Key = PUBLIC,
     ) -> None:
         self.results, self.worker_of, self.provenance = results, worker_of, provenance
         self.device, self.mirror, self.progress = device, mirror, progress
+        self.key = key
         self.tally = Tally()
         self._settings: dict[str, Setting] = {}
         self._round: tuple[tuple[str, int], Round] | None = None
@@ -163,7 +172,7 @@ class LocalRunner:
         return self._round[1]
 
     def _defended(self, group: Group, plain: Round) -> DefendedRound:
-        return DefendedRound(plain, group.defense.build(), group.defense.label)
+        return DefendedRound(plain, group.defense.build(), group.defense.label, self.key)
 
     def _keep(self, cell: Cell, made: list[Record]) -> None:
         records.append(file_of_cell(cell, self.results), made)

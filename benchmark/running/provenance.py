@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import platform
 import subprocess
+from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 
 import torch
 
+from benchmark.errors import BenchmarkError, RecordError
 from benchmark.identity import ROOT
-from benchmark.records import Provenance
+from benchmark.records import Provenance, Record
+from benchmark.seeds import PUBLIC, Key
 
+_KEY_BYTES = 16  # fewer could be tried
 _PACKAGES = ("gradleak", "torch", "timm", "numpy", "scikit-image")
 _NOT_CODE = (":!results", ":!leaderboard.md", ":!leaderboard", ":!docs")
 
 
-def provenance(device: torch.device) -> Provenance:
-    """Return the provenance of records made now on a device."""
+def provenance(device: torch.device, key: Key = PUBLIC) -> Provenance:
+    """Return the provenance of records made now on a device under a key."""
     commit = _git("rev-parse", "HEAD") if (ROOT / ".git").exists() else None
     changes = None if commit is None else _git("status", "--porcelain", "--", ".", *_NOT_CODE)
     versions = {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}}
@@ -27,7 +31,41 @@ def provenance(device: torch.device) -> Provenance:
         versions=versions,
         hardware=_hardware(device),
         threads=None if device.type == "cuda" else torch.get_num_threads(),
+        key=key.digest,
     )
+
+
+def read_key(path: Path | None) -> Key:
+    """Read the key of a run; without a file it is the public one.
+
+    Raises:
+        BenchmarkError: no such file, or too short a key.
+    """
+    if path is None:
+        return PUBLIC
+    try:
+        material = path.read_bytes()
+    except OSError as error:
+        raise BenchmarkError(f"--key {path}: cannot be read: {error.strerror}") from error
+    if len(material) < _KEY_BYTES:
+        raise BenchmarkError(
+            f"--key {path}: {len(material)} bytes; wanted {_KEY_BYTES} random ones at least"
+        )
+    return Key(material)
+
+
+def check_key(records: Iterable[Record], key: Key, results: Path) -> None:
+    """Keep the records of two keys apart.
+
+    Raises:
+        RecordError: a record was made under another key.
+    """
+    for other in {record.provenance.key for record in records} - {key.digest}:
+        theirs, ours = (digest or "the public one" for digest in (other, key.digest))
+        raise RecordError(
+            f"{results}: its records were made under the key {theirs}, this is {ours}: wanted that "
+            "key by --key, or other --results"
+        )
 
 
 def _hardware(device: torch.device) -> str:

@@ -15,7 +15,8 @@ from tabulate import tabulate
 from benchmark import records
 from benchmark.attestations import Attestations, Standing, name_few
 from benchmark.cell import Cell, Worker
-from benchmark.errors import BenchmarkError
+from benchmark.contract import Defense
+from benchmark.errors import BenchmarkError, DefenseError
 from benchmark.protocol import load_suite
 from benchmark.registry import Kind, Registry, Submission
 from benchmark.running.cost import costs, table
@@ -23,7 +24,7 @@ from benchmark.running.inprocess import InProcess
 from benchmark.running.local import LocalRunner, Tally
 from benchmark.running.plan import Group, Survey, distinct, groups, survey
 from benchmark.running.progress import Progress
-from benchmark.running.provenance import provenance
+from benchmark.running.provenance import check_key, provenance, read_key
 from benchmark.running.sandbox import Sandbox
 from benchmark.running.smoke import Smoked, failed, smoke
 from benchmark.running.smoke import table as outcomes
@@ -45,6 +46,7 @@ class Order:
     mirror: Path | None
     plugins: tuple[Path, ...]
     isolate: bool
+    key: Path | None = None
 
 
 def carry_out(order: Order, *, only_plan: bool) -> int:
@@ -56,9 +58,10 @@ def carry_out(order: Order, *, only_plan: bool) -> int:
     Raises:
         BenchmarkError: anything in the order that does not fit; nothing is written then.
     """
-    device = device_named(order.device)
+    device, key = device_named(order.device), read_key(order.key)
     due = _groups(order)
     found = survey(due, order.results)
+    check_key(found.records, key, order.results)
     for line in found.damaged:
         print(f"gradleak: {line}", file=sys.stderr)
     left = found.due
@@ -86,10 +89,11 @@ def carry_out(order: Order, *, only_plan: bool) -> int:
         runner = LocalRunner(
             order.results,
             worker_of=worker_of,
-            provenance=provenance(device),
+            provenance=provenance(device, key),
             device=device,
             mirror=order.mirror,
             progress=progress,
+            key=key,
         )
         tally = runner.run(due)
     return _report(tally, order, console)
@@ -171,7 +175,7 @@ def _groups(order: Order) -> list[Group]:
         if not order.attacks:
             attacks = [one for one in attacks if one.manifest.name not in part.leave_out]
         for submission in defenses:
-            submission.build()  # one that cannot be loaded ends the run before it begins
+            _check_defense(submission)
         trials = order.trials or part.trials
         for protocol in part.protocols:
             tuned = resolve(attacks, protocol, order.results)
@@ -187,6 +191,20 @@ def _selected(
         return registry.select(kind, asked)
     chosen = registry.select(kind, choice)
     return [*chosen, *(s for s in registry.all(kind) if s.outside and s not in chosen)]
+
+
+def _check_defense(submission: Submission) -> None:
+    """End the run before it begins where a defense cannot be loaded or described.
+
+    Raises:
+        PluginError: why, in one line.
+    """
+    defense: Defense = submission.build()
+    try:
+        defense.describe()
+    except (Exception, SystemExit) as error:
+        said = " ".join([f"{type(error).__name__}:", *str(error).splitlines()[:1]])
+        raise DefenseError(f"defense {submission.label}: describe: {said}") from error
 
 
 def _doubts(order: Order, due: list[Group], found: Survey) -> Iterator[str]:
@@ -219,14 +237,12 @@ def _report(tally: Tally, order: Order, console: Console) -> int:
 
     for protocol, reason in tally.unavailable.items():
         say(f"unavailable: {protocol}: {reason}")
-    failed: dict[str, str] = {}
     for name, reasons in tally.failures.items():
         say(f"failed: {name}: {len(reasons)} trials: {reasons[0]}")
-        failed.setdefault(name.split(" x ")[-1], reasons[0])
     say(f"{tally.records} records written to {order.results}")
     if tally.records:
         say(f"next: gradleak leaderboard --results {order.results}")
-    never = {name: reason for name, reason in failed.items() if name not in tally.answered}
+    never = {name: reason for name, reason in tally.blamed.items() if name not in tally.answered}
     for name, reason in never.items():
         line = f"gradleak: error: {name} failed on every trial it was given: {reason}"
         print(line, file=sys.stderr)

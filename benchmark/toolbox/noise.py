@@ -13,14 +13,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
+from pydantic import NonNegativeFloat
 from torch import Tensor
 
 from benchmark.contract import Defense, Update, Victim
 
 # Kept, since new threads cost more than they save; one core each, so that they do not compete.
 _THREADS = ThreadPoolExecutor(os.cpu_count(), initializer=torch.set_num_threads, initargs=(1,))
-Draw = Callable[[torch.Size, torch.Generator], Tensor]
+Draw = Callable[[torch.Size, np.random.Generator], Tensor]
 
 
 @dataclass(frozen=True)
@@ -30,44 +32,45 @@ class NoiseDefense(Defense):
     draw: ClassVar[Any]
     """Draws of variance 1 in a shape: `gaussian` or `laplacian`, a static method."""
 
-    scale: float = 0.01
+    scale: NonNegativeFloat = 0.01
     """Noise norm over gradient norm."""
 
-    def protect_update(self, update: Update, model: Victim, generator: torch.Generator) -> Update:
+    def protect_update(self, update: Update, model: Victim, draws: np.random.Generator) -> Update:
         """Return the update plus the noise."""
-        return add_noise(update, self.scale, type(self).draw, generator)
+        count = sum(tensor.numel() for tensor in update.values())
+        std = self.scale * update.norm() / count**0.5
+        return add_noise(update, std, type(self).draw, draws)
 
 
-def add_noise(update: Update, scale: float, draw: Draw, generator: torch.Generator) -> Update:
+def add_noise(update: Update, std: float, draw: Draw, draws: np.random.Generator) -> Update:
     """Return an update plus independent noise, one standard deviation for all parameters.
 
     Every tensor has its own stream, so the draws do not depend on the number of threads.
 
     Args:
         update: float32 tensors.
-        scale: root-mean-square norm of the noise over the norm of the update.
+        std: of the noise.
         draw: `gaussian` or `laplacian`: draws of variance 1 in a shape.
-        generator: seeds the streams.
+        draws: keys the streams.
     """
-    count = sum(tensor.numel() for tensor in update.values())
-    std = scale * update.norm() / count**0.5
-    seeds = torch.randint(2**62, (len(update),), generator=generator).tolist()
+    keys = draws.integers(2**64, size=(len(update), 2), dtype=np.uint64)
 
-    def noised(tensor: Tensor, seed: int) -> Tensor:
-        noise = draw(tensor.shape, torch.Generator().manual_seed(seed))
+    def noised(tensor: Tensor, key: np.ndarray) -> Tensor:
+        noise = draw(tensor.shape, np.random.Generator(np.random.Philox(key=key)))
         noise = noise.to(tensor.device)
         return torch.add(tensor, noise, alpha=std, out=noise)  # in place: memory is what it costs
 
-    return Update(dict(zip(update, _THREADS.map(noised, update.values(), seeds), strict=True)))
+    return Update(dict(zip(update, _THREADS.map(noised, update.values(), keys), strict=True)))
 
 
-def gaussian(shape: torch.Size, generator: torch.Generator) -> Tensor:
-    """Draw from the normal distribution of variance 1."""
-    return torch.randn(shape, generator=generator)
+def gaussian(shape: torch.Size, draws: np.random.Generator) -> Tensor:
+    """Draw from the normal distribution of variance 1, float32."""
+    return torch.from_numpy(draws.standard_normal(shape, dtype=np.float32))
 
 
-def laplacian(shape: torch.Size, generator: torch.Generator) -> Tensor:
-    """Draw from the Laplace distribution of variance 1, by its inverse distribution function."""
-    uniform = torch.empty(shape).uniform_(-1, 1, generator=generator).clamp_(min=-1 + 2**-24)
-    magnitude = uniform.abs().neg_().log1p_()  # never the logarithm of 0
-    return magnitude.mul_(0.5**0.5).copysign_(uniform)
+def laplacian(shape: torch.Size, draws: np.random.Generator) -> Tensor:
+    """Draw from the Laplace distribution of variance 1, float32: two exponentials' difference."""
+    one, other = (draws.standard_exponential(shape, dtype=np.float32) for _ in range(2))
+    one -= other
+    one *= 0.5**0.5
+    return torch.from_numpy(one)

@@ -17,6 +17,7 @@ from benchmark.federation import DefendedRound
 from benchmark.records import Provenance, Record
 from benchmark.registry import Submission
 from benchmark.running.inprocess import loops
+from benchmark.seeds import Key
 from benchmark.tracks import Setting, load_setting
 from benchmark.verify.sample import Stratum
 from benchmark.verify.tolerances import allowed, chaotic, distance, equal
@@ -53,6 +54,7 @@ def rerun(
     worker_of: Callable[[Submission], Worker],
     provenance: Provenance,
     seconds: float,
+    key: Key,
 ) -> Iterator[Compared]:
     """Run strata again, protocol by protocol, for as long as there is time.
 
@@ -63,6 +65,7 @@ def rerun(
         worker_of: which worker runs a submission.
         provenance: of what is made now.
         seconds: that the whole may take; what would take longer, as recorded, is left out.
+        key: that the records were made under.
     """
     end = time.monotonic() + seconds
     for protocol, group in groupby(strata, key=lambda stratum: stratum.cell.protocol):
@@ -81,7 +84,7 @@ def rerun(
         due.sort(key=lambda one: (one.cell.seed, one.cell.defense.label))  # one update at a time
         for (seed, label), under in groupby(due, key=lambda o: (o.cell.seed, o.cell.defense.label)):
             cells = list(under)
-            defended = DefendedRound(rounds[seed], cells[0].cell.defense.build(), label)
+            defended = DefendedRound(rounds[seed], cells[0].cell.defense.build(), label, key)
             for one in cells:
                 if time.monotonic() + one.seconds > end:
                     yield Compared(one, "no time left")

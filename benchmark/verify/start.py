@@ -18,8 +18,9 @@ from benchmark.protocol import Protocol, load_protocol, load_suite, protocol_fil
 from benchmark.records import Reading, read_folder
 from benchmark.registry import Registry
 from benchmark.running.progress import Progress
-from benchmark.running.provenance import provenance
+from benchmark.running.provenance import check_key, provenance, read_key
 from benchmark.running.start import device_named, workers
+from benchmark.seeds import Key
 from benchmark.verify.report import DIFFERS, table
 from benchmark.verify.rerun import Compared, compare, rerun
 from benchmark.verify.sample import Stratum, due_again, strata
@@ -41,6 +42,7 @@ class Request:
     mirror: Path | None
     device: str
     plugins: tuple[Path, ...]
+    key: Path | None = None
 
     @property
     def seconds(self) -> float:
@@ -64,6 +66,8 @@ def verify(request: Request) -> int:
     reading = read_folder(request.results)
     for line in reading.damaged:
         print(f"gradleak: {line}", file=sys.stderr)
+    key = read_key(request.key)
+    check_key(reading.records, key, request.results)
     protocols = _protocols(request.suite, reading)
     if drifted := [line for p in protocols for line in _drift(request.results, p)]:
         print("\n".join(drifted))
@@ -75,7 +79,7 @@ def verify(request: Request) -> int:
 
     chosen = look(request.sample, changed=request.changed) if request.sample else []
     if request.against is None:
-        found = _rerun(request, chosen, attested, standing)
+        found = _rerun(request, chosen, attested, standing, key)
     else:
         other = read_folder(request.against).records
         found = [compare(stratum, other, exactly=False) for stratum in chosen]
@@ -92,11 +96,15 @@ def verify(request: Request) -> int:
 
 
 def _rerun(
-    request: Request, chosen: Sequence[Stratum], attested: Attestations, standing: Standing
+    request: Request,
+    chosen: Sequence[Stratum],
+    attested: Attestations,
+    standing: Standing,
+    key: Key,
 ) -> list[Compared]:
     """Run strata again, and attest along the way what that vouches for."""
     device = device_named(request.device)
-    place = provenance(device)
+    place = provenance(device, key)
     voucher = Voucher(chosen, attested, standing, place)
     console = Console(file=sys.stderr, highlight=False)
     found: list[Compared] = []
@@ -109,6 +117,7 @@ def _rerun(
             worker_of=workers(device, stack),
             provenance=place,
             seconds=request.seconds,
+            key=key,
         ):
             found.append(one)
             voucher.take(one)

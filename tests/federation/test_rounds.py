@@ -1,12 +1,12 @@
-import dataclasses
-
+import numpy as np
 import pytest
 import torch
 
 from benchmark.contract import Defense, ImageBatch, Update
 from benchmark.data import load_images
-from benchmark.errors import PluginError, ProtocolError
+from benchmark.errors import DefenseError, PluginError, ProtocolError
 from benchmark.federation import DefendedRound, Round, draw_images, fedsgd, rounds
+from benchmark.seeds import PUBLIC, Key
 
 SMALL = {"width": 32, "depth": 1}
 
@@ -89,25 +89,27 @@ def test_no_defense_shares_victim_and_update(make_round):
 
 
 class Noise(Defense):
-    def protect_update(self, update, model, generator):
-        return Update({n: t + torch.rand(t.shape, generator=generator) for n, t in update.items()})
+    def protect_update(self, update, model, draws):
+        drawn = {name: draws.random(t.shape, dtype=np.float32) for name, t in update.items()}
+        return Update({name: t + torch.from_numpy(drawn[name]) for name, t in update.items()})
 
 
 def test_draws_of_a_defense_are_its_own_and_every_trial_s(make_round):
     plain = make_round()
 
-    def drawn(label, trial):
-        defended = DefendedRound(plain, Noise(), label)
+    def drawn(label, trial, key=PUBLIC):
+        defended = DefendedRound(plain, Noise(), label, key)
         return defended.update(trial)["head.bias"] - plain.update(trial)["head.bias"]
 
     assert torch.equal(drawn("a", 0), drawn("a", 0))
     assert not torch.allclose(drawn("a", 0), drawn("a", 1))
     assert not torch.allclose(drawn("a", 0), drawn("b", 0))
+    assert not torch.allclose(drawn("a", 0), drawn("a", 0, Key(b"another")))
 
 
 def test_truth_is_frozen_before_a_defense_meets_the_batch(make_round):
     class Blackens(Defense):
-        def protect_batch(self, batch, model, generator):
+        def protect_batch(self, batch, model, draws):
             batch.images.zero_()
             batch.labels.zero_()
             return batch
@@ -127,11 +129,11 @@ def test_hooks_are_met_in_the_order_of_the_data(make_round, make_victim):
         def harden(self, model, generator):
             return other
 
-        def protect_batch(self, batch, model, generator):
+        def protect_batch(self, batch, model, draws):
             assert model is other
             return ImageBatch(1 - batch.images, batch.labels)
 
-        def protect_update(self, update, model, generator):
+        def protect_update(self, update, model, draws):
             assert model is other
             return update.without("pos_embed")
 
@@ -159,16 +161,62 @@ def test_hook_that_fails_is_named_in_one_line(make_round, hook):
         defended.update(0), defended.server_model
 
 
-def test_update_that_is_not_finite_is_told_when_asked(make_round):
-    @dataclasses.dataclass(frozen=True)
-    class Spoils(Defense):
-        def protect_update(self, update, model, generator):
-            return Update({**update, "head.bias": torch.full((10,), torch.nan)})
+def sends(**tensors):
+    return lambda _self, update, *_: Update({**update, **tensors})
 
-    spoilt = DefendedRound(make_round(), Spoils(), "spoils")
-    assert not spoilt.sent_nonsense(0)  # nothing was sent
-    spoilt.update(0)
-    assert spoilt.sent_nonsense(0)
-    sound = DefendedRound(make_round(), Defense(), "sound")
-    sound.update(0)
-    assert not sound.sent_nonsense(0)
+
+@pytest.mark.parametrize(
+    ("hooks", "said"),
+    [
+        ({"protect_update": lambda *_: None}, "returned a NoneType; wanted an Update"),
+        ({"protect_update": sends(tail=torch.zeros(1))}, "returned tail, which is no parameter"),
+        (
+            {"protect_update": sends(**{"head.bias": torch.zeros(3)})},
+            "returned head.bias (3,); wanted (10,)",
+        ),
+        (
+            {"protect_update": sends(**{"head.bias": torch.zeros(10).double()})},
+            "returned head.bias of torch.float64; wanted torch.float32",
+        ),
+        (
+            {"protect_update": sends(**{"head.bias": [0.0] * 10})},
+            "returned head.bias of type list; wanted a tensor",
+        ),
+        (
+            {"protect_update": sends(**{"head.bias": torch.full((10,), torch.nan)})},
+            "returned head.bias with values that are not finite",
+        ),
+        ({"protect_update": lambda *_: exit(0)}, "SystemExit: 0"),
+        ({"compute_update": lambda *_: None}, "returned a NoneType; wanted an Update"),
+        ({"protect_batch": lambda *_: None}, "protect_batch returned a NoneType; wanted a Image"),
+        ({"harden": lambda *_: None}, "harden returned a NoneType; wanted a Victim"),
+        ({"server_view": lambda *_: None}, "server_view returned a NoneType; wanted a Victim"),
+        ({"describe": lambda *_: 1 / 0}, "ZeroDivisionError: division by zero"),
+    ],
+    ids=str,
+)
+def test_defense_that_breaks_the_contract_is_named_with_the_parameter(make_round, hooks, said):
+    broken = DefendedRound(make_round(), type("Broken", (Defense,), hooks)(), "broken")
+    with pytest.raises(DefenseError) as raised:
+        broken.update(0), broken.server_model, broken.description
+    assert str(raised.value).startswith("defense broken: ")
+    assert said in str(raised.value)
+
+
+def test_update_that_was_not_finite_before_is_not_laid_to_the_defense(make_round):
+    plain = make_round()
+    plain.victim.weights()["head.bias"].data.fill_(torch.nan)
+    for defense in (Defense(), Noise()):
+        assert DefendedRound(plain, defense, "a").update(0)["head.bias"].isnan().any()
+
+
+def test_defense_may_compute_the_update_from_parts_of_the_batch(make_round):
+    class Halves(Defense):
+        def compute_update(self, batch, model, gradient):
+            first = ImageBatch(batch.images[:1], batch.labels[:1])
+            return gradient(first)
+
+    plain = make_round()
+    truth = plain.truth(0)
+    wanted = fedsgd(plain.victim, ImageBatch(truth.images[:1], truth.labels[:1]))
+    assert same(DefendedRound(plain, Halves(), "halves").update(0), wanted)

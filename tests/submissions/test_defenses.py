@@ -32,9 +32,9 @@ def test_noise_has_the_scale_times_the_gradient_s_norm(defended, law, scale):
 
 
 @pytest.mark.parametrize(("law", "kurtosis"), [("gaussian_noise", 3), ("laplacian_noise", 6)])
-def test_noise_follows_its_law(draw, law, kurtosis):
+def test_noise_follows_its_law(draw, secret, law, kurtosis):
     zero_mean = Update({"a": torch.randn(2000, 1000, generator=draw)})
-    noised = built(f"{law},scale=1.0").protect_update(zero_mean, None, draw)
+    noised = built(f"{law},scale=1.0").protect_update(zero_mean, None, secret)
     noise = (noised["a"] - zero_mean["a"]).double()
     found = (noise**4).mean() / (noise**2).mean() ** 2
     assert found.item() == pytest.approx(kurtosis, abs=0.2)

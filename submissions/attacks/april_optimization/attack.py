@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
+
 from benchmark.api import Grant, NotApplicable, Observation
 from benchmark.toolbox.matching import (
     CosineDistance,
@@ -29,11 +31,11 @@ class AprilOptimization(SearchAttack):
     needs: ClassVar = frozenset({Grant.BATCH_SIZE})
     text: ClassVar = True
 
-    steps: int = 1500
+    steps: PositiveInt = 1500
     """The paper's for CIFAR-10; 800 for MNIST and 5000 for ImageNet."""
-    rate: float = 0.2
+    rate: PositiveFloat = 0.2
     """As of `dlg`, where it was chosen on public images."""
-    cosine: float = 1.0
+    cosine: NonNegativeFloat = 1.0
     """The paper's alpha, which it does not print."""
 
     words: Literal["given", "searched"] = "given"

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from pydantic import NonNegativeFloat
 
 from benchmark.api import (
     Grant,
@@ -59,7 +60,7 @@ class Decepticon(MaliciousAttack):
 
     measure: Literal["public_text", "random_tokens"] = "public_text"
     """What places the edges of the bins."""
-    noise: float = 0.0
+    noise: NonNegativeFloat = 0.0
     """On each row of the measurement, in sizes of its entries, against inspection of ranks."""
 
     @property

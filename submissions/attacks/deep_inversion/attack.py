@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 from torch import Tensor
 
 from benchmark.api import Grant, ImageVictim, Observation
@@ -24,10 +25,10 @@ class DeepInversion(SearchAttack):
 
     needs: ClassVar = frozenset({Grant.BATCH_SIZE, Grant.PUBLIC_NETWORK})
 
-    steps: int = 2000
-    rate: float = 0.1
-    batch_norm: float = 10.0
-    total_variation: float = 1e-3
+    steps: PositiveInt = 2000
+    rate: PositiveFloat = 0.1
+    batch_norm: NonNegativeFloat = 10.0
+    total_variation: NonNegativeFloat = 1e-3
 
     def plan(self, seen: Observation) -> Search:
         victim = ImageVictim.of(seen.model)

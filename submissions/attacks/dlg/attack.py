@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from pydantic import PositiveFloat, PositiveInt
+
 from benchmark.api import Grant, Observation
 from benchmark.toolbox.matching import Adam, Search, SearchAttack, SquaredDistance
 
@@ -22,9 +24,9 @@ class DLG(SearchAttack):
     needs: ClassVar = frozenset({Grant.BATCH_SIZE})
     text: ClassVar = True
 
-    steps: int = 1500
+    steps: PositiveInt = 1500
     """APRIL's for CIFAR-10; it takes 800 for MNIST and 5000 for ImageNet."""
-    rate: float = 0.2
+    rate: PositiveFloat = 0.2
     """Chosen on sixteen images of MNIST's public split, 800 steps: mean normalised MSE 1.1e-5
     against 5.3e-4 at 0.1, where a few images are still on their way when the steps end."""
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from pydantic import PositiveInt
+
 from benchmark.api import Grant, Observation
 from benchmark.toolbox.matching import LBFGS, Search, SearchAttack, SquaredDistance
 
@@ -20,9 +22,9 @@ class DLGLBFGS(SearchAttack):
 
     needs: ClassVar = frozenset({Grant.BATCH_SIZE})
 
-    steps: int = 6000
+    steps: PositiveInt = 6000
     """300 of the authors' steps of 20 iterations."""
-    history: int = 100
+    history: PositiveInt = 100
     """Curvature pairs, torch's default."""
 
     def plan(self, seen: Observation) -> Search:

@@ -10,7 +10,9 @@ steps and restarts by default (the paper: 20,000 steps).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 from torch import Tensor
 
 from benchmark.api import Grant, ImageVictim, Observation
@@ -33,22 +35,22 @@ from benchmark.toolbox.priors import BatchNormStatistics, EuclideanNorm, TotalVa
 class GradInversion(SearchAttack):
     """Distances by layer, image priors and group consistency."""
 
-    steps: int = 2000
-    rate: float = 0.1
-    restarts: int = 2
-    gradient: float = 1e-3
-    total_variation: float = 1e-4
-    norm: float = 1e-6
-    batch_norm: float = 0.1
+    steps: PositiveInt = 2000
+    rate: PositiveFloat = 0.1
+    restarts: PositiveInt = 2
+    gradient: NonNegativeFloat = 1e-3
+    total_variation: NonNegativeFloat = 1e-4
+    norm: NonNegativeFloat = 1e-6
+    batch_norm: NonNegativeFloat = 0.1
     """Weight of the BatchNorm statistics; at 0 no public network is needed."""
-    group: float = 0.01
-    noise: float = 0.2
+    group: NonNegativeFloat = 0.01
+    noise: NonNegativeFloat = 0.2
     """Standard deviation, per unit of learning rate."""
-    warmup: float = 0.0025
+    warmup: Annotated[float, Field(ge=0, le=1)] = 0.0025
     """Share of the steps: the paper's 50 of 20,000."""
-    every: int = 100
+    every: PositiveInt = 100
     """Steps between two registrations."""
-    after: float = 0.5
+    after: Annotated[float, Field(ge=0, le=1)] = 0.5
     """Progress at which registration begins."""
 
     @property

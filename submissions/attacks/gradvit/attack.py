@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 from torch import Tensor
 
 from benchmark.api import Grant, ImageVictim, Observation
@@ -40,20 +41,20 @@ from benchmark.toolbox.priors import (
 class GradViT(SearchAttack):
     """Distances by layer, then an image prior, patch borders and registration."""
 
-    steps: int = 2000
-    rate: float = 0.1
-    restarts: int = 2
-    gradient: float = 4e-3
+    steps: PositiveInt = 2000
+    rate: PositiveFloat = 0.1
+    restarts: PositiveInt = 2
+    gradient: NonNegativeFloat = 4e-3
     """alpha_grad."""
-    batch_norm: float = 0.2
+    batch_norm: NonNegativeFloat = 0.2
     """alpha_image; at 0 no public network is needed."""
-    patch: float = 1e-4
+    patch: NonNegativeFloat = 1e-4
     """alpha_1."""
-    registration: float = 1e-2
+    registration: NonNegativeFloat = 1e-2
     """alpha_2."""
-    prior: float = 1e-4
+    prior: NonNegativeFloat = 1e-4
     """alpha_3, of L2 and of total variation."""
-    every: int = 100
+    every: PositiveInt = 100
     """Steps between two registrations."""
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from pydantic import PositiveInt
 from torch import Tensor
 
 from benchmark.api import Grant, ImageVictim, NotApplicable, Observation
@@ -22,9 +23,9 @@ class IDLG(SearchAttack):
 
     needs: ClassVar = frozenset({Grant.BATCH_SIZE})
 
-    steps: int = 6000
+    steps: PositiveInt = 6000
     """300 of the authors' steps of 20 iterations."""
-    history: int = 100
+    history: PositiveInt = 100
     """Curvature pairs, torch's default."""
 
     def applies(self, seen: Observation) -> None:

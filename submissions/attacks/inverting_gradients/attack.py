@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
+
 from benchmark.api import Grant, Observation
 from benchmark.toolbox.matching import Adam, CosineDistance, Search, SearchAttack, Steps, Term
 from benchmark.toolbox.priors import TotalVariation
@@ -21,11 +23,11 @@ class InvertingGradients(SearchAttack):
 
     needs: ClassVar = frozenset({Grant.BATCH_SIZE})
 
-    steps: int = 4800
-    rate: float = 0.1
-    total_variation: float = 1e-4
+    steps: PositiveInt = 4800
+    rate: PositiveFloat = 0.1
+    total_variation: NonNegativeFloat = 1e-4
     """The default of the authors' script; their experiments take several."""
-    restarts: int = 1
+    restarts: PositiveInt = 1
 
     def plan(self, seen: Observation) -> Search:
         return Search(

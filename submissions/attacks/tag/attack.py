@@ -12,6 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
+
 from benchmark.api import Grant, Observation
 from benchmark.toolbox.matching import (
     AbsoluteDistance,
@@ -30,9 +32,9 @@ class TAG(SearchAttack):
     needs: ClassVar = frozenset({Grant.BATCH_SIZE})
     text: ClassVar = True
 
-    steps: int = 1500
-    rate: float = 0.1
-    absolute: float = 0.1
+    steps: PositiveInt = 1500
+    rate: PositiveFloat = 0.1
+    absolute: NonNegativeFloat = 0.1
     """Weight of the L1 distance at the first parameter."""
     words: Literal["given", "searched"] = "searched"
     """Of text: searched among the vocabulary, as in the paper, or those that the update tells."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
 
 from benchmark.api import Defense, Update, Victim
@@ -23,7 +24,7 @@ class HalfPrecision(Defense):
     format: Literal["float16", "bfloat16"] = "bfloat16"
     """`float16` keeps 11 bits of a number, `bfloat16` 8 and a wider range."""
 
-    def protect_update(self, update: Update, model: Victim, generator: torch.Generator) -> Update:
+    def protect_update(self, update: Update, model: Victim, draws: np.random.Generator) -> Update:
         largest = max(float(tensor.abs().max()) for tensor in update.values())
         scale = 1.0  # a power of two, as loss scaling has it: else small gradients are zero
         if self.format == "float16" and largest > 0:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from pydantic import PositiveFloat
 
 from benchmark.api import Defense, ImageVictim, Victim
 
@@ -18,7 +19,7 @@ from benchmark.api import Defense, ImageVictim, Victim
 class NarrowWidth(Defense):
     """The largest width below `share` of the patches that the heads divide."""
 
-    share: float = 0.5
+    share: PositiveFloat = 0.5
     """Upper bound of the width, in patches; at least one channel a head is kept."""
 
     def harden(self, model: Victim, generator: torch.Generator) -> Victim:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
+import numpy as np
 
 from benchmark.api import Defense, Update, Victim
 
@@ -16,5 +16,5 @@ from benchmark.api import Defense, Update, Victim
 class WithholdPosition(Defense):
     """Removes one tensor from the update."""
 
-    def protect_update(self, update: Update, model: Victim, generator: torch.Generator) -> Update:
+    def protect_update(self, update: Update, model: Victim, draws: np.random.Generator) -> Update:
         return update.without(model.anatomy.position)
