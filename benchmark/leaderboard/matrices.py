@@ -18,7 +18,7 @@ from benchmark.leaderboard.markdown import (
 )
 from benchmark.leaderboard.page import MARKS
 from benchmark.leaderboard.section import NONE, Section
-from benchmark.protocol import read_suite, suite_files
+from benchmark.protocol import Suite, read_suites
 from benchmark.stats import PRIOR
 
 WIDEST = 7
@@ -30,7 +30,8 @@ def suites(sections: Iterable[Section]) -> dict[str, list[Section]]:
 
     A protocol of several suites stands in the smallest; suites stand by their cells, most first.
     """
-    members = {name: _members(name) for name in suite_files()}
+    known = read_suites()
+    members = {name: _members(suite, known) for name, suite in known.items()}
     outer = [
         name for name, own in members.items() if not any(own < other for other in members.values())
     ]
@@ -44,10 +45,10 @@ def suites(sections: Iterable[Section]) -> dict[str, list[Section]]:
     return {name: found[name] for name in sorted(found, key=lambda n: (not n, -cells[n], n))}
 
 
-def _members(name: str) -> set[str]:
-    """Return the names of a suite's protocols, of which none is loaded."""
-    suite = read_suite(name)
-    return set(suite.protocols).union(*map(_members, suite.suites))
+def _members(suite: Suite, known: dict[str, Suite]) -> set[str]:
+    """Return the names of a suite's protocols, those of its suites too."""
+    inner = (_members(known[name], known) for name in suite.suites)
+    return set(suite.protocols).union(*inner)
 
 
 def matrices(group: ThreatGroup, links: Links, pages: Path) -> list[str]:

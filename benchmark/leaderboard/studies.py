@@ -15,7 +15,7 @@ from benchmark.leaderboard.groups import Scored
 from benchmark.leaderboard.markdown import DASH, Links, code, grid, prose
 from benchmark.leaderboard.picture import INK, WIDTH, drawing, svg
 from benchmark.leaderboard.section import Section
-from benchmark.protocol import read_suite, suite_files
+from benchmark.protocol import read_suites
 from benchmark.stats import LEAST_TRIALS, PRIOR
 
 _PANELS = 2  # beside one another
@@ -67,12 +67,8 @@ class Study:
 
 def studies(sections: Sequence[Section]) -> list[Study]:
     """Return every suite with curves of which some have points, by name."""
-    found = []
-    for name in sorted(suite_files()):
-        suite = read_suite(name)
-        if drawn := curves(suite, sections):
-            found.append(Study(name, suite.title, drawn))
-    return found
+    drawn = {name: curves(suite, sections) for name, suite in read_suites().items()}
+    return [Study(name, read_suites()[name].title, own) for name, own in drawn.items() if own]
 
 
 def _point(points: Mapping[X, Scored], x: X, links: Links) -> str:

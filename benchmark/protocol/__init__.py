@@ -5,7 +5,7 @@ from benchmark.protocol.files import (
     load_suite,
     protocol_files,
     protocols_of,
-    read_suite,
+    read_suites,
     suite_files,
 )
 from benchmark.protocol.settings import Curve, Protocol, Suite, TextProtocol, VisionProtocol
@@ -22,6 +22,6 @@ __all__ = [
     "load_suite",
     "protocol_files",
     "protocols_of",
-    "read_suite",
+    "read_suites",
     "suite_files",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -58,9 +59,10 @@ def load_suite(name_or_path: str) -> list[SuitePart]:
     return list(_parts(name_or_path, ()))
 
 
-def read_suite(name: str) -> Suite:
-    """Return what a suite's file says; none of its protocols is loaded."""
-    return _load(_find(name, suite_files(), "suite"), Suite)
+@cache
+def read_suites() -> dict[str, Suite]:
+    """Return what every suite's file says, by name; no protocol is loaded."""
+    return {name: _load(path, Suite) for name, path in suite_files().items()}
 
 
 def protocols_of(suite: str) -> list[str]:

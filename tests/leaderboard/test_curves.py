@@ -27,7 +27,6 @@ def drawn(batches, monkeypatch):
 
     def draw(**curve):
         found = []
-        monkeypatch.setattr(studies, "suite_files", dict)
         monkeypatch.setattr(studies, "studies", lambda sections: found.extend(sections) or [])
         batches.write()
         suite = Suite(name="s", title="S", protocols=BATCHES, curves=[Curve(title="t", **curve)])
@@ -76,8 +75,7 @@ def test_a_suite_with_curves_has_a_page_with_its_picture_and_a_linked_table(batc
         protocols=BATCHES,
         curves=[Curve(title="The batch", x="federation.batch_size")],
     )
-    monkeypatch.setattr(studies, "suite_files", lambda: {"s": None})
-    monkeypatch.setattr(studies, "read_suite", lambda _: suite)
+    monkeypatch.setattr(studies, "read_suites", lambda: {"s": suite})
     assert "- [A study](leaderboard/study_s.md)" in batches.text()
     page = batches.page("study_s")
     assert r"| 2 | [84.5 \[82.8, 86.4\]][" in page
