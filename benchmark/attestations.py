@@ -1,31 +1,42 @@
-"""Which changes of the source were seen to change no answer.
+"""What records stand on now: which are outdated, which unverified, and what was attested.
 
-`attestations.jsonl` in a results folder says, a line each, that trials recorded under one
-fingerprint were run again under another and came out the same. Records whose fingerprints are the
-present ones, or attested to be as good, are verified; the others are not, and stand all the same
-until a version is raised.
+A record by another version than the present one is outdated: it is due again. One of the present
+versions whose fingerprints are not the present ones is unverified, and stands all the same, unless
+`attestations.jsonl` in its results folder says, a line each, that trials recorded under one
+fingerprint were run again under another and came out the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, ValidationError
 from scipy.cluster.hierarchy import DisjointSet
 
 from benchmark.errors import PluginError, RecordError
-from benchmark.identity import harness_fingerprint
+from benchmark.identity import harness_fingerprint, harness_version
+from benchmark.protocol import Protocol
 from benchmark.records import Identity, Record
+from benchmark.records.files import locked
 from benchmark.records.storage import append_text
-from benchmark.registry import Kind, Registry
+from benchmark.registry import Registry
 
-PartKind = Literal["attack", "defense", "harness"]
+PartKind = Literal["protocol", "attack", "defense", "harness"]
 Part = tuple[PartKind, str]
-"""A kind and a submission's name; the harness has none."""
-COLUMNS = ["attack", "attack_fingerprint", "defense", "defense_fingerprint", "harness_fingerprint"]
+"""A kind and a name; the harness has none."""
+Doubt = Literal["outdated", "unverified"]
+_NAMED = 3  # parts that a line names
+
+
+class Source(NamedTuple):
+    """What a part is, or was; a protocol is told by its digest alone."""
+
+    version: str
+    fingerprint: str = ""
 
 
 class Attestation(BaseModel):
@@ -59,20 +70,20 @@ class Attestations:
         """
         self.path = results / "attestations.jsonl"
         self._same: dict[Part, DisjointSet] = {}
-        lines = self.path.read_text(encoding="utf-8").splitlines() if self.path.is_file() else []
-        for number, line in enumerate(lines, start=1):
+        text = self.path.read_text(encoding="utf-8") if self.path.is_file() else ""
+        whole = text[: text.rfind("\n") + 1]  # a tail that a kill left is cut off by the next one
+        for number, line in enumerate(whole.splitlines(), start=1):
             try:
                 self._take(Attestation.model_validate_json(line))
             except ValidationError as error:
                 said = error.errors()[0]["msg"]
                 raise RecordError(f"{self.path}:{number}: not an attestation: {said}") from error
 
-    def add(self, made: Iterable[Attestation]) -> None:
-        """Keep attestations."""
-        made = list(made)
-        append_text(self.path, "".join(f"{one.model_dump_json()}\n" for one in made))
-        for one in made:
-            self._take(one)
+    def add(self, one: Attestation) -> None:
+        """Keep an attestation."""
+        with locked(self.path):
+            append_text(self.path, f"{one.model_dump_json()}\n")
+        self._take(one)
 
     def equal(self, part: Part, old: str, new: str) -> bool:
         """Tell whether a part under one fingerprint is as good as under another."""
@@ -94,17 +105,36 @@ class Standing:
     Args:
         attested: of their results folder.
         registry: of the submissions as they are.
+        protocols: as they are; the records of another are never outdated by it.
     """
 
-    def __init__(self, attested: Attestations, registry: Registry) -> None:
+    def __init__(
+        self, attested: Attestations, registry: Registry, protocols: Iterable[Protocol]
+    ) -> None:
         self._attested, self._registry = attested, registry
-        self._now: dict[Part, str | None] = {}
+        self._now: dict[Part, Source | None] = {
+            ("protocol", one.name): Source(one.digest) for one in protocols
+        }
 
-    def now(self, part: Part) -> str | None:
-        """Return the present fingerprint of a part; None of a submission that is no more."""
+    def now(self, part: Part) -> Source | None:
+        """Return what a part is at present; None where it is no more."""
         if part not in self._now:
-            self._now[part] = self._fingerprint(part)
+            self._now[part] = self._present(part)
         return self._now[part]
+
+    def raised(self, protocol: str, attack: str, defense: str, identity: Identity) -> list[Part]:
+        """Return the parts of a cell that have another version now: its records are outdated.
+
+        Args:
+            protocol: its name.
+            attack: its label, or name.
+            defense: likewise.
+            identity: what its records stand on.
+        """
+        were = _sources(attack, defense, identity)
+        were["protocol", protocol] = Source(identity.protocol_digest)
+        present = {part: self.now(part) for part in were}
+        return [part for part, now in present.items() if now and now.version != were[part].version]
 
     def moved(self, attack: str, defense: str, identity: Identity) -> dict[Part, str]:
         """Return the parts of a cell that are neither as they were nor attested, as they were.
@@ -114,12 +144,16 @@ class Standing:
             defense: likewise.
             identity: what its records stand on.
         """
-        prints = (identity.attack_fingerprint, identity.defense_fingerprint)
-        were = _parts(attack, prints[0], defense, prints[1], identity.harness_fingerprint)
-        return {part: was for part, was in were.items() if not self._stands(part, was)}
+        were = _sources(attack, defense, identity)
+        return {
+            part: was.fingerprint
+            for part, was in were.items()
+            if (now := self.now(part)) is None
+            or not self._attested.equal(part, was.fingerprint, now.fingerprint)
+        }
 
     def unverified(self, records: Iterable[Record]) -> list[Record]:
-        """Return the records of which some part has moved."""
+        """Return the records, none of them outdated, of which some part has moved."""
         told: dict[tuple[str, str, Identity], bool] = {}
         found = []
         for one in records:
@@ -130,30 +164,43 @@ class Standing:
                 found.append(one)
         return found
 
-    def count(self, frame: pd.DataFrame) -> Mapping[tuple[str, str], int]:
-        """Return the number of unverified rows of a table of records, by protocol and attack."""
-        found: dict[tuple[str, str], int] = {}
-        groups = frame.groupby(["protocol", *COLUMNS], observed=True).size().reset_index()
+    def tell_outdated(self, records: Sequence[Record]) -> str:
+        """Return a line on records that are outdated, and on what was raised since."""
+        raised = [
+            part
+            for of in {(one.protocol, one.attack, one.defense, one.identity) for one in records}
+            for part in self.raised(*of)
+        ]
+        return (
+            f"{len(records)} records are of an older version, due again, because of "
+            f"{name_few(raised)}"
+        )
+
+    def count(self, frame: pd.DataFrame) -> dict[Doubt, Counter[str]]:
+        """Return how many rows of a protocol's records are in doubt, by attack."""
+        found: dict[Doubt, Counter[str]] = {"outdated": Counter(), "unverified": Counter()}
+        columns = ["protocol", "attack", "defense", *Identity.model_fields]
+        groups = frame.groupby(columns, observed=True).size().reset_index()
         for row in groups.itertuples(index=False):
-            protocol, attack, of_attack, defense, of_defense, harness, rows = map(str, row)
-            were = _parts(attack, of_attack, defense, of_defense, harness)
-            if not all(self._stands(part, was) for part, was in were.items()):
-                found[protocol, attack] = found.get((protocol, attack), 0) + int(rows)
+            protocol, attack, defense, *fields, rows = map(str, row)
+            identity = Identity(**dict(zip(Identity.model_fields, fields, strict=True)))
+            if self.raised(protocol, attack, defense, identity):
+                found["outdated"][attack] += int(rows)
+            elif self.moved(attack, defense, identity):
+                found["unverified"][attack] += int(rows)
         return found
 
-    def _stands(self, part: Part, was: str) -> bool:
-        now = self.now(part)
-        return now is not None and self._attested.equal(part, was, now)
-
-    def _fingerprint(self, part: Part) -> str | None:
+    def _present(self, part: Part) -> Source | None:
         kind, name = part
         if kind == "harness":
-            return harness_fingerprint()
-        of: Kind = kind
+            return Source(harness_version(), harness_fingerprint())
+        if kind == "protocol":
+            return None
         try:
-            return self._registry.find(of, f"{name},defaults")[0].fingerprint
+            found = self._registry.find(kind, f"{name},defaults")[0]
         except PluginError:
             return None
+        return Source(found.version, found.fingerprint)
 
 
 def spell(parts: Iterable[Part]) -> list[str]:
@@ -161,14 +208,20 @@ def spell(parts: Iterable[Part]) -> list[str]:
     return sorted({" ".join(filter(None, part)) for part in parts})
 
 
-def _parts(
-    attack: str, of_attack: str, defense: str, of_defense: str, of_harness: str
-) -> dict[Part, str]:
-    """Return the parts that a cell's records stand on, with their fingerprints."""
+def name_few(parts: Iterable[Part]) -> str:
+    """Return parts in words, the first of them and how many more there are."""
+    names = spell(parts)
+    more = f" and {len(names) - _NAMED} more parts" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"
+
+
+def _sources(attack: str, defense: str, identity: Identity) -> dict[Part, Source]:
+    """Return the source that a cell's records stand on."""
+    of = identity
     return {
-        ("attack", _name(attack)): of_attack,
-        ("defense", _name(defense)): of_defense,
-        ("harness", ""): of_harness,
+        ("attack", _name(attack)): Source(of.attack_version, of.attack_fingerprint),
+        ("defense", _name(defense)): Source(of.defense_version, of.defense_fingerprint),
+        ("harness", ""): Source(of.harness_version, of.harness_fingerprint),
     }
 
 

@@ -155,6 +155,39 @@ def train(
 
 
 @app.command()
+def tune(
+    suite: Annotated[list[str], typer.Argument(metavar="SUITE_OR_PROTOCOL...")],
+    attack: Annotated[
+        list[str] | None, typer.Option(help=f"Only this attack{_SELECTS}", metavar="NAME")
+    ] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(help="Public batches to judge on; else as had, or 8.", min=1, metavar="N"),
+    ] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Only say what is due; run and write nothing.")
+    ] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    results: Results = Path("results"),
+    data: Mirror = None,
+) -> None:
+    """Tune the rates of searches on public batches, by their own objectives; finish what is due."""
+    from benchmark.protocol import load_suite
+    from benchmark.records import check_writable
+    from benchmark.running.provenance import provenance
+    from benchmark.running.start import device_named
+    from benchmark.running.tune import Tuner
+
+    parts = [part for name in suite for part in load_suite(name)]
+    place = device_named(device)
+    if not plan:
+        check_writable(results)
+    tuner = Tuner(results, trials, plan, _mirror(data), place, provenance(place))
+    for line in tuner.tune(parts, attack or ()):
+        print(line, flush=True)
+
+
+@app.command()
 def export(
     output: Annotated[Path, typer.Option(help="The file; - is standard output.", metavar="FILE")],
     format_: Annotated[str, typer.Option("--format", help="csv or parquet.")] = "csv",
@@ -176,9 +209,11 @@ def leaderboard(
     """Write the leaderboard from the records alone."""
     from benchmark.attestations import Attestations, Standing
     from benchmark.leaderboard import write_board
+    from benchmark.protocol import load_protocol, protocol_files
     from benchmark.registry import Registry
 
-    standing = Standing(Attestations(results), Registry())
+    protocols = [load_protocol(name) for name in protocol_files() if (results / name).is_dir()]
+    standing = Standing(Attestations(results), Registry(), protocols)
     for line in write_board(results, output, standing.count):
         _warn(line)
     print(f"wrote {output}")
@@ -194,7 +229,9 @@ def picture(
     defense: Annotated[
         list[str] | None, typer.Option(help="A row each; may be repeated.", metavar="NAME")
     ] = None,
-    trials: Annotated[int, typer.Option(help="Columns.", min=1, metavar="N")] = 8,
+    trials: Annotated[
+        int, typer.Option(help="Trials; a column an image of theirs.", min=1, metavar="N")
+    ] = 8,
     seed: Annotated[int, typer.Option(help="The seed of the trials.")] = 0,
     data: Mirror = None,
     plugins: Plugins = None,

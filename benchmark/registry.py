@@ -28,6 +28,8 @@ from benchmark.identity import OWN, ROOT, fingerprint, inherited, sources
 Scalar = bool | int | float | str | None
 Kind = Literal["attack", "defense"]
 MANIFEST = "submission.yaml"
+TUNED: tuple[str, Scalar] = ("rate", "tuned")
+"""The argument that stands for the rate that `gradleak tune` chose in a protocol."""
 
 
 class Manifest(BaseModel):
@@ -114,6 +116,8 @@ class Submission:
         Raises:
             PluginError: the code cannot be imported, is not what it says, or refuses arguments.
         """
+        if TUNED in self.arguments:
+            raise PluginError(f"{self.label}: a rate is tuned in a protocol: wanted gradleak run")
         module_name, class_name = self.manifest.entry.split(":")
         where = self.folder / f"{module_name}.py"
         module = self._module(module_name, where)

@@ -23,6 +23,7 @@ class Grant(StrEnum):
     LABELS = "labels"
     DATA_STATISTICS = "data_statistics"
     PUBLIC_NETWORK = "public_network"  # an image prior that the attacker owns
+    PIXEL_LEVELS = "pixel_levels"  # how many there are: 256 where images are of 8 bits
     LENGTH = "length"  # tokens of a sequence
     PUBLIC_TEXT = "public_text"  # tokens of the public split
     TRUTH = "truth"  # controls only: the oracle
@@ -103,6 +104,7 @@ class Knowledge:
     labels: Tensor | None = None
     data_statistics: DataStatistics | None = None
     public_network: nn.Module | None = None
+    pixel_levels: int | None = None
     length: int | None = None
     public_text: Tensor | None = None
     truth: Tensor | None = None
@@ -167,6 +169,12 @@ class Observation:
         """Public statistics of the images; WithheldError where not granted."""
         statistics: DataStatistics = self.knowledge.require(Grant.DATA_STATISTICS)
         return statistics
+
+    @property
+    def pixel_levels(self) -> int:
+        """How many values a stored pixel can have; WithheldError where not granted."""
+        found: int = self.knowledge.require(Grant.PIXEL_LEVELS)
+        return found
 
     @property
     def length(self) -> int:

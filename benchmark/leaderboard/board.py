@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pandas as pd
+from threadpoolctl import threadpool_limits
 
 from benchmark.errors import RecordError
 from benchmark.leaderboard import matrices, summary
@@ -15,7 +16,7 @@ from benchmark.leaderboard.markdown import Footnotes, Links, code, prose
 from benchmark.leaderboard.models import models
 from benchmark.leaderboard.page import MARKS
 from benchmark.leaderboard.picture import picture
-from benchmark.leaderboard.section import Section, labels, sections
+from benchmark.leaderboard.section import DOUBTS, Doubts, Section, labels, sections
 from benchmark.leaderboard.telling import tell
 from benchmark.records import read_table, replace
 from benchmark.registry import Registry
@@ -23,6 +24,7 @@ from benchmark.registry import Registry
 SIGNATURE = "<!-- written by gradleak leaderboard -->"
 """The last line of every page, by which a page of protocols no more recorded is known as ours."""
 PICTURE = "summary.svg"
+_MANY = 20  # protocols of a suite, beyond which its matrices have a page of their own
 OPENING = """\
 # GradLeak leaderboard
 
@@ -51,6 +53,9 @@ by sign flips of the paired differences; of all pairs of a ranking called differ
 are expected to be so by chance (Benjamini-Hochberg).
 - **Gradients**: the most that one trial took of the victim. A search that took fewer than in its \
 paper's experiments is told with the share (`2 %`), and not ranked against those that had theirs.
+- **Rate**: tuned, the learning rate at which the search's own objective fell lowest on batches of \
+the public split, of the same factors of its default for every attack (`gradleak tune`); else the \
+default. Where the tuned one ran, other rates are not ranked.
 - **Prior alone** knows the public mean image, or the commonest tokens, and nothing of the \
 update."""
 
@@ -58,7 +63,7 @@ update."""
 def write_board(
     results: Path,
     output: Path,
-    unverified: Callable[[pd.DataFrame], Mapping[tuple[str, str], int]] | None = None,
+    count: Callable[[pd.DataFrame], Doubts] | None = None,
 ) -> list[str]:
     """Write the leaderboard, and beside it a folder of its name with a page a protocol.
 
@@ -66,10 +71,9 @@ def write_board(
     and has no records for are removed, and no others.
 
     Args:
-        results: folder of records and frozen protocols, the only input.
+        results: folder of records, frozen protocols and tunings, the only input.
         output: the Markdown file; its links are relative to its folder.
-        unverified: counts, in the table of all records, those of each (protocol, attack) that rest
-            on code that has changed since under the same version.
+        count: counts, in a protocol's records, those of each attack that are in doubt.
 
     Returns:
         `file:line: what is wrong` of each line that could not be read.
@@ -83,11 +87,15 @@ def write_board(
         damaged = f"; {len(table.damaged)} lines cannot be read" if table.damaged else ""
         raise RecordError(f"{results}: no records here; make some by `gradleak run`{damaged}")
     known = given(labels(table.frame), Registry())
-    found = sections(results, table.frame, known, unverified(table.frame) if unverified else {})
     folder = output.with_suffix("")
-    written = tell(found, results, output)
+    with threadpool_limits(limits=1):  # products are small: more threads wait for one another
+        found = sections(results, table.frame, known, count or (lambda _: {}))
+        written = tell(found, results, output)
     if any(section.summaries for section in found):
         written[folder / PICTURE] = picture(found)
+    for name, own in matrices.suites(found).items():
+        if len(own) > _MANY:
+            written[_page(folder, name)] = _suite(folder, name, own)
     written[output] = _board(results, output, found, len(table.damaged))
     for path, text in written.items():
         replace(path, text if path.suffix == ".svg" else f"{text}\n{SIGNATURE}\n")
@@ -125,12 +133,37 @@ def _board(results: Path, output: Path, found: Sequence[Section], damaged: int) 
     for track, table in models(found, links).items():
         blocks += [f"**{track}**", table]
     for name, own in matrices.suites(found).items():
-        blocks.append(f"## Suite `{name}`" if name else "## Protocols of no suite")
-        for group in groups(own, lambda section: section.track):
-            blocks.append(f"**{group.track}** · {prose(group.unit)}")
-            blocks += matrices.matrices(group, links, folder)
+        blocks.append("#" + _title(name))
+        if len(own) > _MANY:
+            page = links.url(_page(folder, name))
+            blocks.append(f"[{len(own)} protocols, on a page of their own]({page}).")
+        else:
+            blocks += _matrices(own, links, folder)
     blocks += ["## How to read it", READING.format(**counts), *_notes(found, damaged)]
     return "\n\n".join(filter(None, [*blocks, notes.definitions(), links.definitions()])) + "\n"
+
+
+def _suite(folder: Path, name: str, own: Sequence[Section]) -> str:
+    """Return the page of a suite whose matrices the board has no room for."""
+    links = Links(folder)
+    blocks = [_title(name), *_matrices(own, links, folder), links.definitions()]
+    return "\n\n".join(filter(None, blocks)) + "\n"
+
+
+def _matrices(own: Sequence[Section], links: Links, folder: Path) -> list[str]:
+    blocks = []
+    for group in groups(own, lambda section: section.track):
+        blocks.append(f"**{group.track}** · {prose(group.unit)}")
+        blocks += matrices.matrices(group, links, folder)
+    return blocks
+
+
+def _title(name: str) -> str:
+    return f"# Suite `{name}`" if name else "# Protocols of no suite"
+
+
+def _page(folder: Path, name: str) -> Path:
+    return folder / f"suite_{name}.md" if name else folder / "no_suite.md"
 
 
 def _notes(found: Sequence[Section], damaged: int) -> list[str]:
@@ -142,9 +175,7 @@ def _notes(found: Sequence[Section], damaged: int) -> list[str]:
         lines.append(
             f"{stale} record(s) were made by other versions of protocols and are left out."
         )
-    if count := sum(sum(section.unverified.values()) for section in found):
-        lines.append(
-            f"{count} record(s) are unverified: code they rest on has changed since, under the "
-            "same version. The pages say which."
-        )
+    for doubt, words in DOUBTS.items():
+        if count := sum(sum(section.doubts.get(doubt, {}).values()) for section in found):
+            lines.append(f"{count} record(s) are {words}. The pages say which.")
     return [f"> **Note:** {line}" for line in lines]

@@ -76,7 +76,7 @@ def _seconds(seconds: float | None) -> str:
 def provenance(section: Section) -> str:
     """Return where the records come from, and the command that makes one cell of them again."""
     columns = ["commit", "dirty", "hardware", "threads", "versions"]
-    sources = section.frame[columns].astype(object).drop_duplicates()
+    sources = section.frame[columns].drop_duplicates().astype(object)
     commits = {
         f"{code(str(commit)[:12])}{' (dirty)' if dirty is True else ''}"
         if commit and not pd.isna(commit)

@@ -14,6 +14,8 @@ from torch import Tensor
 from benchmark.cell import Cell, Worker, negotiate, run_stack
 from benchmark.errors import BenchmarkError
 from benchmark.federation import DefendedRound, Round
+from benchmark.metrics import assignment
+from benchmark.metrics.psnr import psnr
 from benchmark.tracks import VisionSetting
 
 _SIDE, _CAPTION, _EMPTY = 1.15, 0.24, 0.42  # inches: a picture, the number below, a row of none
@@ -36,29 +38,36 @@ def rows(
     worker: Worker,
     trials: Sequence[int],
 ) -> list[Row]:
-    """Run cells of one protocol and seed, and return the originals and a row for each cell."""
+    """Run cells of one protocol and seed, and return the originals and a row for each cell.
+
+    A column is an image: a trial has as many as its batch, each beside the answer paired with it.
+    """
     truths: list[Any] = [plain.truths[trial] for trial in trials]
-    originals = [truth.images[0] for truth in truths]
-    drawn = [Row("original", tuple(originals), ("",) * len(trials))]
+    originals = [image for truth in truths for image in truth.images]
+    drawn = [Row("original", tuple(originals), ("",) * len(originals))]
     for cell in cells:
         defended = DefendedRound(plain, cell.defense.build(), cell.defense.label)
         name = f"{cell.attack.label}\ndefense: {cell.defense.label.replace(',', ', ')}"
         verdict, defended = negotiate(cell, setting, defended, worker, trials[0])
         if verdict.status in ("not_applicable", "unavailable"):
             caption = verdict.status.replace("_", " ")
-            drawn.append(Row(name, (None,) * len(trials), (caption,) * len(trials)))
+            drawn.append(Row(name, (None,) * len(originals), (caption,) * len(originals)))
             continue
         outcomes = run_stack(cell, setting, defended, worker, trials)
         images: list[Tensor | None] = []
         captions: list[str] = []
         for truth, outcome in zip(truths, outcomes, strict=True):
-            answer = outcome.reconstruction
-            made = None if answer is None else answer.images
-            images.append(None if made is None else made[0].clamp(0, 1))
-            captions.append(outcome.status if answer is None else "")
-            if answer is not None:
-                scores = setting.score(truth, answer)
-                captions[-1] = f"{scores['psnr']:.1f} dB" if scores.get("psnr") else ""
+            answer = None if outcome.reconstruction is None else outcome.reconstruction.images
+            if answer is None:
+                images += [None] * len(truth.images)
+                captions += [outcome.status] * len(truth.images)
+                continue
+            answer = answer.clamp(0, 1)
+            for original, made in zip(
+                truth.images, answer[assignment(truth.images, answer)], strict=True
+            ):
+                images.append(made)
+                captions.append(f"{psnr(original, made):.1f} dB")
         drawn.append(Row(name, tuple(images), tuple(captions)))
     return drawn
 

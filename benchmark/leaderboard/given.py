@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from benchmark.contract import Attack
 from benchmark.errors import PluginError
-from benchmark.registry import Manifest, Registry
+from benchmark.registry import Registry, Submission
+from benchmark.toolbox.matching import SearchAttack
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,8 @@ class Given:
         malicious: whether it also chooses the parameters that are sent.
         deviations: what differs from the paper.
         paper_gradients: gradients of a trial in the paper, or by data set.
+        rate: learning rate of a search that has one.
+        version: of its code.
     """
 
     title: str = ""
@@ -26,17 +30,27 @@ class Given:
     malicious: bool = False
     deviations: str | None = None
     paper_gradients: int | dict[str, int] | None = field(default=None, hash=False)
+    rate: float | None = None
+    version: str = ""
 
     @staticmethod
-    def of(manifest: Manifest, needs: Iterable[str]) -> Given:
-        """Return what a manifest says, with the facts that the built attack needs."""
+    def of(submission: Submission) -> Given:
+        """Return what a manifest says, and the attack that is built of it.
+
+        Raises:
+            PluginError: it cannot be built.
+        """
+        manifest = submission.manifest
+        attack: Attack = submission.build()
         return Given(
             manifest.title,
             manifest.paper,
-            tuple(sorted(needs)),
+            tuple(sorted(map(str, attack.needs))),
             manifest.server == "malicious",
             manifest.deviations,
             manifest.paper_gradients,
+            getattr(attack, "rate", None) if isinstance(attack, SearchAttack) else None,
+            submission.version,
         )
 
     def in_paper(self, data: str) -> int | None:
@@ -53,7 +67,7 @@ def given(labels: Iterable[str], registry: Registry) -> dict[str, Given]:
         try:
             name, _, arguments = label.partition(",")
             (submission,) = registry.find("attack", f"{name},{arguments or 'defaults'}")
-            found[label] = Given.of(submission.manifest, map(str, submission.build().needs))
+            found[label] = Given.of(submission)
         except PluginError:
             found[label] = Given()
     return found

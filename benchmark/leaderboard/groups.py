@@ -24,25 +24,24 @@ class Scored:
     cell: CellSummary
     score: Estimate
 
-    def linked(self, links: Links, *, usual: int = 0, folder: bool = False) -> str:
+    def linked(self, links: Links, *, usual: int = 0) -> str:
         """Return the number as a link to its records, with its trials where they are few.
 
         Args:
             links: of the page.
             usual: trials that need not be told.
-            folder: to link to all records of the protocol, where many numbers share a page.
         """
-        return self._told(short(self.score), links, usual=usual, folder=folder)
+        return self._told(short(self.score), links, usual=usual)
 
     def bracketed(self, links: Links) -> str:
         """Return the number and its interval as a link to its records."""
         text = f"{short(self.score)} {interval(self.score)}".strip().replace(" ", NBSP)
-        return self._told(text, links, usual=0, folder=False)
+        return self._told(text, links, usual=0)
 
-    def _told(self, text: str, links: Links, *, usual: int, folder: bool) -> str:
-        file = self.section.folder if folder else self.section.file(self.cell.attack)
+    def _told(self, text: str, links: Links, *, usual: int) -> str:
         few = self.score.n < LEAST_TRIALS and self.score.n != usual
-        return links.to(text, file) + (f"{NBSP}({self.score.n})" if few else "")
+        linked = links.to(text, self.section.file(self.cell.attack))
+        return linked + (f"{NBSP}({self.score.n})" if few else "")
 
 
 @dataclass(eq=False)
@@ -109,11 +108,15 @@ class ThreatGroup:
         return f"{ranks.count(1)} of {len(ranks)}"
 
     def undefended(self, section: Section, name: str) -> Scored | None:
-        """Return the score of a method's variant that sees most, one of ten trials first."""
+        """Return the score of a method's variant that sees most, one of ten trials first.
+
+        Of a search whose tuned rate ran, its other rates do not count.
+        """
         found = [
             Scored(section, cell, cell.scores[self.metric])
             for cell in section.summaries
             if cell.defense == NONE and method(cell.attack) == name and self.metric in cell.scores
+            if not section.superseded(cell.attack)
         ]
         enough = [one for one in found if one.score.n >= LEAST_TRIALS]
         return self.ordered(enough or found)[-1] if found else None

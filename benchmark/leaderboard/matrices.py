@@ -78,7 +78,7 @@ class Matrix:
     """Where the matrices of a group are written.
 
     Attributes:
-        many: whether protocols stand below one another, each with one link to its records.
+        many: whether protocols stand below one another.
     """
 
     group: ThreatGroup
@@ -111,7 +111,7 @@ class Matrix:
         return grid([what, *heads], [[code(name), *row] for name, row in rows.items()])
 
     def _told(self, one: Scored) -> str:
-        return one.linked(self.links, usual=_trials(one.section), folder=self.many)
+        return one.linked(self.links, usual=_trials(one.section))
 
     def _head(self, section: Section) -> str:
         name = section.name if self.many else breakable(section.name)

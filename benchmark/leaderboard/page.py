@@ -22,7 +22,7 @@ from benchmark.leaderboard.markdown import (
     stacked,
 )
 from benchmark.leaderboard.ranking import Ranking
-from benchmark.leaderboard.section import NONE, Outcome, Section
+from benchmark.leaderboard.section import DOUBTS, NONE, Outcome, Section
 from benchmark.stats import CellSummary
 
 VERDICTS = {"not_applicable": "n/a", "unavailable": "unavailable"}
@@ -87,11 +87,9 @@ def notes(section: Section) -> list[str]:
             f"{section.stale} record(s) were made by another version of this protocol than "
             f"{code(section.frozen.digest)} and are left out."
         )
-    for attack, count in sorted(section.unverified.items()):
-        found.append(
-            f"{count} record(s) of {code(attack)} are unverified: code they rest on has changed "
-            "since, under the same version."
-        )
+    for doubt, words in DOUBTS.items():
+        for attack, count in sorted(section.doubts.get(doubt, {}).items()):
+            found.append(f"{count} record(s) of {code(attack)} are {words}.")
     versions = ["attack_version", "defense_version"]
     cells = section.frame.groupby(["defense", "attack"], observed=True)[versions].nunique()
     for defense, attack, count in cells.max(axis=1).reset_index().itertuples(index=False):
@@ -128,8 +126,9 @@ def defenses(section: Section, links: Links) -> str:
 
 def ranking(section: Section, links: Links) -> str:
     """Return the attacks by rank, undefended and over all defenses, with what each was given."""
-    attacks, overall = section.attacks(control=False), section.overall
+    attacks, overall, rates = section.attacks(control=False), section.overall, section.rates
     first = _order(section.undefended, overall, attacks)
+    searches = any(map(rates.known, attacks))
     rows = [
         [
             _rank(section, section.undefended, attack),
@@ -139,20 +138,23 @@ def ranking(section: Section, links: Links) -> str:
             _over_all(section, links, attack),
             reads(section, attack),
             gradients(section, attack),
+            *([rates.told(attack, links)] if searches else []),
         ]
         for attack in first
     ]
     headers = ["Rank", "Attack", f"On `{NONE}`", "Rank", "Over all defenses", "Reads"]
-    headers.append("Gradients")
+    headers += ["Gradients", *(["Rate"] if searches else [])]
     blocks = [
         f"By {section.unit}, {section.frozen.primary.better} is worse for the client. "
         f"{prose(section.threat)}.",
         grid(headers, rows, words=2),
-        "Too few: under ten trials. Not ranked: under the gradients of its paper.",
+        "Too few: under ten trials. Not ranked: under the gradients of its paper, or at another "
+        "rate than the tuned one, which ran.",
+        rates.warning(place.attack for place in section.undefended.places),
         *_compared(f"on `{NONE}`", section.undefended),
         *_compared("over all defenses", overall),
     ]
-    return "\n\n".join(blocks)
+    return "\n\n".join(filter(None, blocks))
 
 
 def _order(first: Ranking, second: Ranking, attacks: Sequence[str]) -> list[str]:
@@ -164,7 +166,7 @@ def _rank(section: Section, ranked: Ranking, attack: str) -> str:
     for place in ranked.places:
         if place.attack == attack:
             return str(place.rank)
-    if section.reduced(attack):
+    if section.reduced(attack) or section.superseded(attack):
         return "not ranked"
     if attack in ranked.few:
         return f"too few ({ranked.few[attack]})"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,10 +11,13 @@ from typing import Literal
 import pandas as pd
 
 from benchmark import records, stats
+from benchmark.attestations import Doubt
 from benchmark.leaderboard.frozen import Frozen
 from benchmark.leaderboard.given import Given
 from benchmark.leaderboard.ranking import Ranking, ranking, trials
-from benchmark.stats import CellSummary, Estimate
+from benchmark.leaderboard.rates import Rates
+from benchmark.stats import LEAST_TRIALS, CellSummary, Estimate
+from benchmark.tunings import Tunings
 
 NONE = "none"
 """The defense that does nothing, to which the others are compared."""
@@ -23,6 +26,13 @@ MARGINS = {"dB": 1.0, "pixel^2": 0.005, "std^2": 0.05}
 """By unit, the lead over the prior alone below which an attack has learned nothing to speak of."""
 SHARE_MARGIN = 0.05
 """The same of scores without a unit, whose scale is 0 to 1."""
+Doubts = Mapping[Doubt, Mapping[str, int]]
+"""How many records of each attack are in doubt."""
+DOUBTS: dict[Doubt, str] = {
+    "outdated": "of an older version, due again: `gradleak run` makes them anew",
+    "unverified": "unverified: code they rest on has changed since, under the same version",
+}
+"""What is the matter with such records."""
 
 
 @dataclass(eq=False)
@@ -34,7 +44,8 @@ class Section:
         summaries: the cells of these rows.
         stale: how many rows were made by another version of it.
         given: what each attack was given, by label.
-        unverified: by attack, how many records its code has moved under.
+        doubts: how many of its rows, by attack, are outdated, and how many unverified.
+        tunings: of its searches' rates.
     """
 
     results: Path
@@ -43,7 +54,8 @@ class Section:
     summaries: Sequence[CellSummary]
     stale: int
     given: Mapping[str, Given]
-    unverified: Mapping[str, int]
+    doubts: Doubts
+    tunings: Tunings
 
     @cached_property
     def cells(self) -> dict[tuple[str, str], CellSummary]:
@@ -120,6 +132,19 @@ class Section:
         return share is not None and share < 1
 
     @cached_property
+    def rates(self) -> Rates:
+        """The rates of the searches."""
+        return Rates(self.given, self.tunings)
+
+    def superseded(self, attack: str) -> bool:
+        """Tell whether an attack's rate was tuned, it ran at another, and ten trials at that."""
+        return self.rates.superseded(attack, self._ranked_alone)
+
+    @cached_property
+    def _ranked_alone(self) -> set[str]:
+        return {cell.attack for cell in self.summaries if cell.n >= LEAST_TRIALS}
+
+    @cached_property
     def undefended(self) -> Ranking:
         """The attacks ranked where nothing defends."""
         ran = [name for name in self._trials.columns if self._ran(NONE, str(name))]
@@ -188,7 +213,8 @@ class Section:
         return cell is not None and cell.n > 0
 
     def _ranking(self, scores: pd.DataFrame) -> Ranking:
-        aside = [name for name in self.attacks(control=False) if self.reduced(name)]
+        contenders = self.attacks(control=False)
+        aside = [name for name in contenders if self.reduced(name) or self.superseded(name)]
         return ranking(scores, higher=self.higher, aside=aside)
 
     def _top(self, lead: Estimate) -> float:
@@ -206,9 +232,15 @@ def sections(
     results: Path,
     frame: pd.DataFrame,
     given: Mapping[str, Given],
-    unverified: Mapping[tuple[str, str], int],
+    count: Callable[[pd.DataFrame], Doubts],
 ) -> list[Section]:
     """Return a section for each protocol with records, by track and name.
+
+    Args:
+        results: folder of the records.
+        frame: the table of all of them.
+        given: what each attack was given, by label.
+        count: counts those of one protocol that are in doubt.
 
     Raises:
         RecordError: a protocol's frozen file is missing or malformed.
@@ -222,7 +254,8 @@ def sections(
     missing = {metric: float("nan") for metric in metrics if metric not in frame}
     kept = stats.tidy(frame[current].assign(**missing))
     kept = stats.judged(kept, {name: each.scale for name, each in frozen.items()})
-    rows = {str(name): own for name, own in kept.groupby("protocol", observed=True)}
+    rows = dict.fromkeys(names, kept.iloc[:0])
+    rows |= {str(name): own for name, own in kept.groupby("protocol", observed=True)}
     summaries: dict[str, list[CellSummary]] = {name: [] for name in names}
     for cell in stats.cells(kept, metrics):
         summaries[cell.protocol].append(cell)
@@ -230,11 +263,12 @@ def sections(
         Section(
             results,
             frozen[name],
-            rows.get(name, kept.iloc[:0]),
+            rows[name],
             summaries[name],
             int(stale.get(name, 0)),
             given,
-            {attack: n for (protocol, attack), n in unverified.items() if protocol == name and n},
+            count(rows[name]),
+            Tunings.read(results, name),
         )
         for name in names
     ]

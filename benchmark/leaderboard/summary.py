@@ -71,6 +71,7 @@ def attacks(group: ThreatGroup, links: Links, notes: Footnotes) -> str:
     """Return the strongest methods where nothing defends, and which could not be ranked."""
     ranked = _ranked(group)
     rows = []
+    searches = any(_rated(group, name) for name in ranked[:MOST_METHODS])
     for name in ranked[:MOST_METHODS]:
         scored = _enough(group, name)
         section, attack = scored[-1].section, scored[-1].cell.attack
@@ -82,11 +83,39 @@ def attacks(group: ThreatGroup, links: Links, notes: Footnotes) -> str:
                 group.span(scored, links) if len(scored) > 1 else DASH,
                 reads(section, attack),
                 gradients(section, attack),
+                *([_rates(group, name, links)] if searches else []),
             ]
         )
     headers = ["Attack", "First in", "Median protocol", "All", "Reads", "Gradients"]
+    headers += ["Rate"] if searches else []
     table = [grid(headers, rows)] if rows else []
-    return "\n\n".join([*table, *_unranked(group, ranked, notes)])
+    return "\n\n".join([*table, *_unequal(group), *_unranked(group, ranked, notes)])
+
+
+def _rated(group: ThreatGroup, name: str) -> list[Scored]:
+    """Return a method's ranked scores that are a search's with a rate."""
+    return [one for one in _enough(group, name) if one.section.rates.known(one.cell.attack)]
+
+
+def _rates(group: ThreatGroup, name: str, links: Links) -> str:
+    """Return how a method's rate was chosen: in full of one protocol, else in how many tuned."""
+    rated = _rated(group, name)
+    if len(rated) == 1:
+        return rated[0].section.rates.told(rated[0].cell.attack, links)
+    tuned = sum(one.section.rates.tuning(one.cell.attack) is not None for one in rated)
+    if not rated:
+        return DASH
+    return f"tuned in {tuned} of {len(rated)}" if tuned else "not tuned"
+
+
+def _unequal(group: ThreatGroup) -> list[str]:
+    """Return in which protocols searches were ranked without the same tuning, and which."""
+    found = []
+    for section in group.sections:
+        unequal = section.rates.unequal(place.attack for place in section.undefended.places)
+        if unequal:
+            found.append(f"{', '.join(map(code, sorted(unequal)))} in {prose(section.name)}")
+    return [f"Ranked without the same tuning: {'; '.join(found)}."] if found else []
 
 
 def _mark(group: ThreatGroup, name: str, notes: Footnotes) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import sys
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Any
@@ -34,13 +36,19 @@ def main() -> None:
     requests = sys.stdin.buffer
     start = json.loads(requests.readline())
     torch.set_num_threads(start["threads"])
-    device = torch.device(start["device"])
     try:
         attack = _attack(start)
     except BenchmarkError as error:
         _say(answers, {"error": str(error)})
         return
     _say(answers, {"ready": True})
+    with suppress(BrokenPipeError):
+        _serve(requests, answers, attack, start)
+    shutil.rmtree(start["exchange"], ignore_errors=True)  # as a parent that was killed cannot
+
+
+def _serve(requests: IO[bytes], answers: IO[bytes], attack: Attack, start: dict[str, Any]) -> None:
+    device = torch.device(start["device"])
     models: dict[str, Victim] = {}
     for line in requests:
         request = json.loads(line)

@@ -84,6 +84,7 @@ def save_observation(seen: Observation, path: Path) -> None:
         "order": list(seen.update),
         "other_order": list(known.other_update or ()),
         "batch_size": known.batch_size,
+        "pixel_levels": known.pixel_levels,
         "length": known.length,
         "defense": dict(known.defense),
         "budget": asdict(seen.budget),
@@ -107,6 +108,7 @@ def load_observation(
     update, other, data, facts = (part(p) for p in ("update/", "other/", "data/", "known/"))
     knowledge = Knowledge(
         batch_size=meta["batch_size"],
+        pixel_levels=meta["pixel_levels"],
         length=meta["length"],
         **{name: facts.get(name) for name in _FACTS},
         data_statistics=DataStatistics(**data) if data else None,

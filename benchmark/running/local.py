@@ -21,7 +21,7 @@ from benchmark.federation import DefendedRound, Round
 from benchmark.protocol import Protocol
 from benchmark.records import Provenance, Record
 from benchmark.registry import Submission
-from benchmark.running.plan import Group, due_cells, file_of_cell, outdated
+from benchmark.running.plan import Group, due_cells, file_of_cell, replaced
 from benchmark.running.progress import Progress
 from benchmark.tracks import Setting, load_setting
 
@@ -170,10 +170,10 @@ class LocalRunner:
         self.tally.add(made)
 
     def _tidy(self, cell: Cell) -> None:
-        """Drop a cell's outdated records, unless its file holds lines that are not ours."""
+        """Drop a cell's replaced records, unless its file holds lines that are not ours."""
         path = file_of_cell(cell, self.results)
-        if outdated(records.known(path).records, cell):
-            records.rewrite(path, lambda held: _without(held, outdated(held, cell)))
+        if replaced(records.known(path).records, cell):
+            records.rewrite(path, lambda held: _without(held, replaced(held, cell)))
 
 
 def _without(held: list[Record], gone: list[Record]) -> list[Record]:

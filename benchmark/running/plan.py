@@ -1,6 +1,7 @@
 """Which trials of which cells are due.
 
-Those without a record of the same protocol, versions, arguments and seed.
+Those without a record of the same protocol, versions, arguments and seed. A record of another
+version is outdated.
 """
 
 from __future__ import annotations
@@ -93,7 +94,20 @@ def due_trials(records: Iterable[Record], cell: Cell, trials: Sequence[int]) -> 
     return [trial for trial in trials if trial not in done]
 
 
-def outdated(records: Iterable[Record], cell: Cell) -> list[Record]:
+def outdated(records: Iterable[Record], cell: Cell, due: Sequence[int]) -> list[Record]:
+    """Return the records of a cell by other versions that are due again, the last of each trial.
+
+    Args:
+        records: of any cell.
+        cell: the cell.
+        due: the trials that it lacks; with any of them, so is an old verdict on the whole cell.
+    """
+    old = {r.trial: r for r in records if _is_of(r, cell) and not is_current(r, cell)}
+    again = {None, *due} if due else set()
+    return [record for trial, record in old.items() if trial in again]
+
+
+def replaced(records: Iterable[Record], cell: Cell) -> list[Record]:
     """Return the records of a cell's defense, under any seed, that count no more.
 
     Those of other versions, those that a later one replaces, and verdicts where trials ran.
@@ -128,12 +142,14 @@ class Survey:
 
     Attributes:
         due: the cells that lack trials, with those trials, in the order of a run.
-        records: all that the files hold, outdated ones too.
+        outdated: the records of other versions that are among them.
+        records: all that the files hold.
         current: those that count for the cells of the run.
         damaged: the lines that could not be read, each as `file:line: why`.
     """
 
     due: list[tuple[Cell, list[int]]] = field(default_factory=list)
+    outdated: list[Record] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
     current: list[Record] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
@@ -156,6 +172,7 @@ def survey(groups: Iterable[Group], results: Path) -> Survey:
                 found.current.extend(record for record in mine if is_current(record, cell))
                 if trials := due_trials(mine, cell, group.trials):
                     found.due.append((cell, trials))
+                    found.outdated.extend(outdated(mine, cell, trials))
     return found
 
 

@@ -48,7 +48,8 @@ _NONSENSE = "its process gave an answer that makes no sense"
 class Sandbox:
     """The worker that runs attacks in children, one child a submission, kept while it behaves.
 
-    Use as a context: leaving it ends the children and removes their files. See `cell.Worker`.
+    Use as a context: leaving it ends the children and removes their files; where this process is
+    killed, a child that is left without it does. See `cell.Worker`.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -68,7 +69,7 @@ class Sandbox:
 
     @property
     def _folder(self) -> str:
-        """Where files are exchanged; made when first wanted, for a run that is killed leaves it."""
+        """Where files are exchanged; made when first wanted."""
         if self._files is None:
             self._files = tempfile.TemporaryDirectory(prefix="gradleak-")
         return self._files.name
@@ -139,7 +140,9 @@ class Sandbox:
         """Return the submission's child: a new one if the last died, none anew if it never ran."""
         child = self._children.get(submission.label)
         if child is None or not (child.alive or child.unfit):
-            child = self._children[submission.label] = _Child(submission, self._device)
+            child = self._children[submission.label] = _Child(
+                submission, self._device, self._folder
+            )
         return child
 
     def _ask(
@@ -180,7 +183,7 @@ class _Child:
         status: of the trials it died on, with `kind`, `reason` and `seconds`.
     """
 
-    def __init__(self, submission: Submission, device: torch.device) -> None:
+    def __init__(self, submission: Submission, device: torch.device, exchange: str) -> None:
         self.unfit = False
         self.status: Literal["failed", "timed_out"] = "failed"
         self.kind: FailureKind = "crashed"
@@ -201,6 +204,7 @@ class _Child:
             "folder": str(submission.folder),
             "arguments": submission.arguments,
             "device": str(device),
+            "exchange": exchange,
             "threads": torch.get_num_threads(),
         }
         answer = self.ask(start, _STARTING_SECONDS)

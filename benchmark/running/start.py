@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from rich.console import Console
 from tabulate import tabulate
 
 from benchmark import records
-from benchmark.attestations import Attestations, Standing, spell
+from benchmark.attestations import Attestations, Standing, name_few
 from benchmark.cell import Cell, Worker
 from benchmark.errors import BenchmarkError
 from benchmark.protocol import load_suite
@@ -28,8 +28,7 @@ from benchmark.running.sandbox import Sandbox
 from benchmark.running.smoke import Smoked, failed, smoke
 from benchmark.running.smoke import table as outcomes
 from benchmark.tracks import load_setting
-
-_NAMED = 3  # parts that a line names
+from benchmark.tunings import resolve
 
 
 @dataclass(frozen=True)
@@ -68,8 +67,8 @@ def carry_out(order: Order, *, only_plan: bool) -> int:
     trials = sum(len(each) for _, each in left)
     line = f"{order.suite}: {cells} cells, {len(left)} due with {trials} trials"
     console.print(line, markup=False, soft_wrap=True)
-    if unsure := _unverified(order, found):
-        console.print(unsure, markup=False, soft_wrap=True)
+    for line in _doubts(order, due, found):
+        console.print(line, markup=False, soft_wrap=True)
     if only_plan:
         _print_plan(left)
     if left:
@@ -174,23 +173,25 @@ def _groups(order: Order) -> list[Group]:
         for submission in defenses:
             submission.build()  # one that cannot be loaded ends the run before it begins
         trials = order.trials or part.trials
-        made += groups(part.protocols, defenses, attacks, order.seeds, trials)
+        for protocol in part.protocols:
+            tuned = resolve(attacks, protocol, order.results)
+            made += groups([protocol], defenses, tuned, order.seeds, trials)
     return distinct(made)  # two suites of one may name the same cell
 
 
-def _unverified(order: Order, found: Survey) -> str:
-    """Return which records stand on a source that has moved since; empty where none does."""
-    standing = Standing(Attestations(order.results), Registry(order.plugins))
-    unsure = standing.unverified(found.current)
-    if not unsure:
-        return ""
-    names = spell(p for r in unsure for p in standing.moved(r.attack, r.defense, r.identity))
-    more = f" and {len(names) - _NAMED} more parts" if len(names) > _NAMED else ""
-    return (
-        f"{len(unsure)} of {len(found.current)} records unverified: the source of "
-        f"{', '.join(names[:_NAMED])}{more} has moved at the same version; gradleak verify "
-        "--changed tells whether an answer did"
-    )
+def _doubts(order: Order, due: list[Group], found: Survey) -> Iterator[str]:
+    """Tell which records are of other versions, and which stand on a source that has moved."""
+    protocols = {group.protocol for group in due}
+    standing = Standing(Attestations(order.results), Registry(order.plugins), protocols)
+    if found.outdated:
+        yield standing.tell_outdated(found.outdated)
+    if unsure := standing.unverified(found.current):
+        moved = (p for r in unsure for p in standing.moved(r.attack, r.defense, r.identity))
+        yield (
+            f"{len(unsure)} of {len(found.current)} records unverified: the source of "
+            f"{name_few(moved)} has moved at the same version; gradleak verify --changed tells "
+            "whether an answer did"
+        )
 
 
 def _print_plan(left: list[tuple[Cell, list[int]]]) -> None:

@@ -15,13 +15,15 @@ from torch import Tensor, nn
 
 from benchmark.contract import DataStatistics, Grant, ImageBatch, Reconstruction, fault
 from benchmark.data import ImageSet, entry, find_weights, load_images
-from benchmark.errors import DataUnavailable
+from benchmark.errors import DataUnavailable, ProtocolError
 from benchmark.federation import Round, draw_images
 from benchmark.metrics import LPIPS_URLS, Candidates, ImageScorer, candidate_rows, pixels
 from benchmark.protocol import VisionProtocol, protocol_files
 from benchmark.seeds import derive_seed, generator
 from benchmark.tracks.setting import Setting
 from benchmark.victims import ImageSettings, ImageSpec, ImageVictim, Stage, build, layer_inputs
+
+_LEVELS = 256  # of a pixel of 8 bits
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,11 @@ class VisionSetting(Setting):
         chosen = protocol.data
         data = load_images(chosen.name, chosen.split, chosen.size, mirror)
         statistics = load_images(chosen.name, "train", chosen.size, mirror).statistics
+        if Grant.PIXEL_LEVELS in protocol.threat.grants and not _in_levels(data.images[:1]):
+            raise ProtocolError(
+                f"pixel_levels is granted; wanted images of 8 bits, and {chosen.name} at "
+                f"{chosen.size} px is resized to fractions of a level"
+            )
         std = protocol.victim.std or tuple(statistics.std.tolist())
 
         def made(settings: ImageSettings, use: str) -> ImageVictim | DataUnavailable:
@@ -98,6 +105,7 @@ class VisionSetting(Setting):
         known = {
             Grant.BATCH_SIZE: self.protocol.federation.batch_size,
             Grant.DATA_STATISTICS: self.statistics,
+            Grant.PIXEL_LEVELS: _LEVELS,
             Grant.PUBLIC_NETWORK: None
             if isinstance(self.public_network, DataUnavailable)
             else self.public_network,
@@ -139,6 +147,12 @@ class VisionSetting(Setting):
             for seed, file in files.items()
             if file.is_file()
         }
+
+
+def _in_levels(images: Tensor) -> bool:
+    """Tell whether every pixel, in [0, 1], is a level of 8 bits."""
+    levels = images * (_LEVELS - 1)
+    return torch.allclose(levels, levels.round(), atol=1e-3, rtol=0)
 
 
 def _train(protocol: VisionProtocol) -> str:

@@ -1,4 +1,4 @@
-"""What a verification found: a table, the attestations that follow from it, and the exit code."""
+"""What a verification found, as a table, and its exit code."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Iterable, Sequence
 
 from tabulate import tabulate
 
-from benchmark.attestations import Attestation, Part, Standing, spell
-from benchmark.records import Provenance
-from benchmark.verify.rerun import Compared
+from benchmark.attestations import spell
+from benchmark.verify.rerun import Compared, largest_gaps
 
 DIFFERS = 3
-"""Exit code where an answer changed, or nobody knows whether one did."""
+"""Exit code where an answer changed, nobody knows whether one did, or a record is outdated."""
 
 
 def table(found: Sequence[Compared]) -> str:
@@ -37,55 +36,14 @@ def table(found: Sequence[Compared]) -> str:
     return "\n".join(lines)
 
 
-def attestations(
-    found: Iterable[Compared], standing: Standing, provenance: Provenance
-) -> list[Attestation]:
-    """Return what the comparisons vouch for: parts that moved and changed no answer anywhere."""
-    seen: dict[tuple[Part, str], list[Compared]] = {}
-    for one in found:
-        if one.same or one.word == "differs":
-            for part, was in one.stratum.moved.items():
-                seen.setdefault((part, was), []).append(one)
-    made = []
-    for (part, was), compared in seen.items():
-        now = standing.now(part)
-        if now is None or not all(one.same for one in compared):
-            continue
-        identity = compared[0].stratum.cell.identity
-        made.append(
-            Attestation(
-                part=part[0],
-                name=part[1],
-                version=dict(identity)[f"{part[0]}_version"],
-                old=was,
-                new=now,
-                cells=len(compared),
-                trials=sum(len(one.stratum.records) for one in compared),
-                largest=dict(sorted(_largest(compared).items())),
-                commit=provenance.commit,
-                dirty=provenance.dirty,
-            )
-        )
-    return made
-
-
 def _words(of: Iterable[Compared]) -> str:
     counts = Counter(one.word for one in of)
     return ", ".join(f"{count} {word}" for word, count in counts.items())
 
 
 def _gap(of: Iterable[Compared]) -> str:
-    found = _largest(of).items()
+    found = largest_gaps(of).items()
     return ", ".join(f"{name} {gap:.1e}" for name, gap in found) or "no difference"
-
-
-def _largest(of: Iterable[Compared]) -> dict[str, float]:
-    """Return the largest difference of each metric that differed anywhere."""
-    found: dict[str, float] = {}
-    for one in of:
-        for name, gap in one.largest.items():
-            found[name] = max(gap, found.get(name, 0.0))
-    return found
 
 
 def _suspects(one: Compared) -> str:

@@ -89,6 +89,15 @@ def rerun(
                     yield _again(one, setting, defended, worker_of(one.cell.attack), provenance)
 
 
+def largest_gaps(compared: Iterable[Compared]) -> dict[str, float]:
+    """Return the largest difference of each metric that differed anywhere."""
+    found: dict[str, float] = {}
+    for one in compared:
+        for name, gap in one.largest.items():
+            found[name] = max(gap, found.get(name, 0.0))
+    return found
+
+
 def _again(
     stratum: Stratum,
     setting: Setting,

@@ -14,6 +14,7 @@ from benchmark.errors import PluginError
 from benchmark.protocol import Protocol
 from benchmark.records import Identity, Record
 from benchmark.registry import Registry, exactly
+from benchmark.running.plan import due_trials, outdated
 from benchmark.seeds import generator
 
 
@@ -80,6 +81,25 @@ def strata(
     return sorted(
         found, key=lambda s: (dear[s.cell.protocol.name], s.cell.protocol.name, s.seconds)
     )
+
+
+def due_again(
+    records: Iterable[Record], protocols: Iterable[Protocol], registry: Registry
+) -> list[Record]:
+    """Return the records of protocols that are outdated: a run of their cells makes them anew."""
+    by_name = {protocol.name: protocol for protocol in protocols}
+    groups: dict[tuple[str, str, str, int], list[Record]] = {}
+    for one in records:
+        if one.protocol in by_name:
+            key = (one.protocol, one.defense, one.attack, one.seed)
+            groups.setdefault(key, []).append(one)
+    found = []
+    for (name, defense, attack, seed), mine in groups.items():
+        cell = _cell(by_name[name], defense, attack, seed, registry)
+        if cell is not None:
+            due = due_trials(mine, cell, range(cell.protocol.trials))
+            found += outdated(mine, cell, due)
+    return found
 
 
 def _cell(

@@ -20,9 +20,10 @@ from benchmark.registry import Registry
 from benchmark.running.progress import Progress
 from benchmark.running.provenance import provenance
 from benchmark.running.start import device_named, workers
-from benchmark.verify.report import DIFFERS, attestations, table
+from benchmark.verify.report import DIFFERS, table
 from benchmark.verify.rerun import Compared, compare, rerun
-from benchmark.verify.sample import Stratum, strata
+from benchmark.verify.sample import Stratum, due_again, strata
+from benchmark.verify.vouching import Voucher
 
 _CHANGED_SECONDS = 210.0
 
@@ -53,8 +54,8 @@ def verify(request: Request) -> int:
     """Run recorded trials again, print what came of it, and attest what it vouches for.
 
     Returns:
-        The exit code: 0 where all that was asked about stands, 3 where an answer changed or a
-        part that moved is not attested.
+        The exit code: 0 where all that was asked about stands, 3 where an answer changed, a part
+        that moved is not attested, or a record is of an older version.
 
     Raises:
         BenchmarkError: anything in the request that does not fit.
@@ -67,32 +68,36 @@ def verify(request: Request) -> int:
     if drifted := [line for p in protocols for line in _drift(request.results, p)]:
         print("\n".join(drifted))
     attested = Attestations(request.results)
-    standing = Standing(attested, registry)
+    standing = Standing(attested, registry, protocols)
 
     def look(size: int, *, changed: bool) -> list[Stratum]:
         return strata(reading.records, protocols, registry, standing, size=size, changed=changed)
 
     chosen = look(request.sample, changed=request.changed) if request.sample else []
-    found = _compared(request, chosen)
+    if request.against is None:
+        found = _rerun(request, chosen, attested, standing)
+    else:
+        other = read_folder(request.against).records
+        found = [compare(stratum, other, exactly=False) for stratum in chosen]
     if chosen:
         print(table(found))
-    place = provenance(device_named(request.device))
-    if request.against is None and (made := attestations(found, standing, place)):
-        attested.add(made)
-        print(f"{len(made)} attestations added to {attested.path}")
     left = look(1, changed=True)
+    if old := due_again(reading.records, protocols, registry):
+        print(f"outdated: {standing.tell_outdated(old)}")
     if parts := spell(part for one in left for part in one.moved):
         print(f"unverified: {len(left)} cells, because of {', '.join(parts)}")
     differ = sum(one.word == "differs" for one in found)
     print(f"{sum(one.same for one in found)} cells came out the same, {differ} did not")
-    return DIFFERS if differ or left or drifted else 0
+    return DIFFERS if differ or left or old or drifted else 0
 
 
-def _compared(request: Request, chosen: Sequence[Stratum]) -> list[Compared]:
-    if request.against is not None:
-        other = read_folder(request.against).records
-        return [compare(stratum, other, exactly=False) for stratum in chosen]
+def _rerun(
+    request: Request, chosen: Sequence[Stratum], attested: Attestations, standing: Standing
+) -> list[Compared]:
+    """Run strata again, and attest along the way what that vouches for."""
     device = device_named(request.device)
+    place = provenance(device)
+    voucher = Voucher(chosen, attested, standing, place)
     console = Console(file=sys.stderr, highlight=False)
     found: list[Compared] = []
     with ExitStack() as stack:
@@ -102,12 +107,15 @@ def _compared(request: Request, chosen: Sequence[Stratum]) -> list[Compared]:
             mirror=request.mirror,
             device=device,
             worker_of=workers(device, stack),
-            provenance=provenance(device),
+            provenance=place,
             seconds=request.seconds,
         ):
             found.append(one)
+            voucher.take(one)
             progress.advance(one.stratum.cell, 1)
             progress.done(one.stratum.cell, 1)
+    if voucher.made:
+        print(f"{voucher.made} attestations added to {attested.path}")
     return found
 
 

@@ -150,8 +150,10 @@ def test_protocols_of_a_suite_share_a_matrix_and_those_of_none_come_last(folder)
 def test_many_protocols_stand_below_one_another(folder):
     for i in range(8):
         folder.protocol(f"p{i}").cell("mine", *near(20 + i), protocol=f"p{i}")
-    rows = table(folder.text(), "Protocol")
-    assert rows["p3 (10)"]["mine"] == "**23.4**"
+    text = folder.text()
+    assert table(text, "Protocol")["p3 (10)"]["mine"] == "**23.4**"
+    (label,) = re.findall(r"\*\*\[23\.4\]\[(\w+)\]\*\*", text)
+    assert f"[{label}]: results/p3/mine.jsonl" in text
 
 
 def test_every_number_of_a_table_is_a_link_to_something_that_exists(full):
@@ -222,11 +224,15 @@ def test_a_protocol_with_old_records_only_says_so_on_its_page(folder):
     assert "## Attacks" not in page
 
 
-def test_unverified_records_are_counted_and_named_on_the_page(full):
-    given = {"unverified": lambda frame: {("vit", "mine"): 3, ("vit", "yours"): 0}}
-    assert "3 record(s) are unverified" in full.text(**given)
-    assert "3 record(s) of `mine` are unverified" in full.page(**given)
-    assert "unverified" not in full.text()
+@pytest.mark.parametrize(
+    ("doubt", "words"),
+    [("unverified", "are unverified"), ("outdated", "are of an older version, due again")],
+)
+def test_records_in_doubt_are_counted_and_named_on_the_page(full, doubt, words):
+    given = {"count": lambda frame: {doubt: {"mine": 3}}}
+    assert f"3 record(s) {words}" in full.text(**given)
+    assert f"3 record(s) of `mine` {words}" in full.page(**given)
+    assert words not in full.text()
 
 
 def test_damaged_lines_are_returned_and_counted(full):
@@ -293,3 +299,11 @@ def test_pages_told_by_several_processes_are_the_same(full, monkeypatch):
     alone = full.text(), full.page()
     monkeypatch.setattr(telling, "MANY", 1)
     assert (full.text(), full.page()) == alone
+
+
+def test_matrices_of_a_large_suite_have_a_page_of_their_own(folder, monkeypatch):
+    monkeypatch.setattr(board, "_MANY", 1)
+    for i in range(2):
+        folder.protocol(f"p{i}").cell("mine", *near(20 + i), protocol=f"p{i}")
+    (page,) = re.findall(r"\[2 protocols, on a page of their own\]\((.+)\)", folder.text())
+    assert page.endswith("/no_suite.md")

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from safetensors import safe_open
@@ -36,6 +38,7 @@ def test_observation_crosses_bit_by_bit(bench, seen_by, tmp_path):
     grants = ["batch_size", "labels", "data_statistics"]
     budget = {"seconds": 5, "memory_mib": 256, "gradient_evaluations": 7}
     seen = seen_by(bench(threat={"grants": grants}, budget=budget), "random")[1]
+    seen = replace(seen, knowledge=replace(seen.knowledge, pixel_levels=256))
     save_observation(seen, tmp_path / "seen")
     there = load_observation(tmp_path / "seen", seen.model, CPU)
     assert set(there.update) == set(seen.update)
@@ -43,6 +46,7 @@ def test_observation_crosses_bit_by_bit(bench, seen_by, tmp_path):
     assert torch.equal(there.labels, seen.labels)
     assert torch.equal(there.data_statistics.mean_image, seen.data_statistics.mean_image)
     assert there.batch_size == seen.batch_size
+    assert there.pixel_levels == 256
     assert there.knowledge.defense == seen.knowledge.defense
     assert there.budget == seen.budget
     assert there.budget.gradient_evaluations == 7

@@ -11,6 +11,7 @@ from benchmark.running.plan import (
     groups,
     is_current,
     outdated,
+    replaced,
     survey,
 )
 
@@ -144,7 +145,7 @@ def test_records_that_count_no_more_are_told(cell, provenance):
     verdict = cell().record(provenance, status="unavailable")
     old = changed(made[2], "attack_version")
     other = made[2].model_copy(update={"defense": "another"})
-    assert outdated([*made, verdict, old, other], cell()) == [made[0], old, verdict]
+    assert replaced([*made, verdict, old, other], cell()) == [made[0], old, verdict]
 
 
 def test_trials_of_other_arguments_do_not_count(plugin, bench, due, keep, tmp_path):
@@ -153,6 +154,14 @@ def test_trials_of_other_arguments_do_not_count(plugin, bench, due, keep, tmp_pa
     other = made.registry.find("attack", "mine,level=0.25")
     (group,) = groups([made.protocol], [made.cell("mine").defense], other, None, None)
     assert [trials for _, trials in due_cells(group, tmp_path / "results", 0)] == [[0, 1, 2]]
+
+
+def test_outdated_are_the_records_of_other_versions_that_are_due_again(cell, provenance):
+    made = [cell().record(provenance, trial=t, status="completed") for t in range(3)]
+    old = [changed(record, "attack_version") for record in made]
+    verdict = changed(cell().record(provenance, status="not_applicable"), "attack_version")
+    assert outdated([*old, verdict, made[1]], cell(), [0, 2]) == [old[0], old[2], verdict]
+    assert outdated([*old, verdict, *made], cell(), []) == []
 
 
 def test_survey_finds_what_is_due_under_every_seed_and_what_is_damaged(bench, keep, tmp_path):
@@ -171,4 +180,5 @@ def test_survey_finds_what_is_due_under_every_seed_and_what_is_damaged(bench, ke
         ("oracle", 1, [0, 1, 2]),
     ]
     assert [record.trial for record in found.records] == [0, 2]
+    assert found.outdated == []
     assert [line.split(": ")[0] for line in found.damaged] == [f"{path}:5"]

@@ -160,6 +160,15 @@ def test_children_and_files_are_gone_at_the_end(plugin, bench):
     assert not os.path.exists(files)
 
 
+def test_a_child_whose_parent_is_no_more_removes_their_files(plugin, bench):
+    with Sandbox(torch.device("cpu")) as made:
+        bench(plugin("good", "return grey(seen)")).run("good", worker=made)
+        (child,) = made._children.values()
+        child._process.stdin.close()  # as the parent's death does
+        assert child._process.wait(30) == 0
+        assert not os.path.exists(made._folder)
+
+
 def test_a_sandbox_in_which_nothing_ran_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     Sandbox(torch.device("cpu"))  # as of a run that is killed: nobody leaves it

@@ -100,3 +100,25 @@ def test_position_gradient_gives_a_photograph_away_on_vit_b32(psnr):
 def test_span_gives_a_photograph_away_on_vit_b16_with_fixed_positions(psnr):
     scores = psnr("photographs_vit_b16", "span_closed_form", "fixed_position")
     assert min(scores) > 40
+
+
+@pytest.mark.parametrize("defense", ["none", "fixed_position", "withhold_position"])
+def test_a_batch_of_four_is_read_from_one_gradient(psnr, defense):
+    scores = psnr("quick_digits_b_batch4", "batch_closed_form", defense)
+    assert min(scores) > 80
+
+
+@pytest.mark.parametrize(
+    ("protocol", "defense", "reason"),
+    [
+        ("quick_digits_b", "none", "a batch of one image is read by span_closed_form"),
+        (
+            "quick_digits_b_batch4",
+            "narrow_width",
+            "17 tokens of a batch, more than the victim's width of 4",
+        ),
+    ],
+)
+def test_a_batch_is_read_where_its_tokens_fit(quick, protocol, defense, reason):
+    (record,) = quick(protocol).run("batch_closed_form", defense)
+    assert (record.status, record.reason) == ("not_applicable", reason)

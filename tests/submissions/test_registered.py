@@ -22,6 +22,7 @@ DEFENSES = [s for s in REGISTRY.all("defense") if not s.outside]
 PROTOCOLS = ("quick_digits_a", "quick_digits_b")
 SEARCHES = str(Path(__file__).with_name("searches.yaml"))
 TEXT = "quick_pydoc_transformer3"
+BATCH = str(Path(__file__).with_name("batch.yaml"))
 
 
 def label(submission):
@@ -31,7 +32,9 @@ def label(submission):
 @pytest.fixture
 def stack(request, quick, seen_by):
     """What an attack sees of the first protocol that it fits; a search finds no budget before."""
-    stacks = (seen_by(quick(name), request.param.label) for name in (*PROTOCOLS, SEARCHES, TEXT))
+    stacks = (
+        seen_by(quick(name), request.param.label) for name in (*PROTOCOLS, SEARCHES, TEXT, BATCH)
+    )
     return request.param, next(stack for stack in stacks if stack is not None)
 
 
@@ -43,7 +46,8 @@ def test_attack_keeps_the_contract(stack):
     if seen.model.track == "text":
         assert [answer.tokens.shape for answer in answers] == [(1, seen[0].length)] * 2
     else:
-        assert [answer.images.shape for answer in answers] == [(1, 1, spec.size, spec.size)] * 2
+        shape = (seen[0].batch_size, spec.channels, spec.size, spec.size)
+        assert [answer.images.shape for answer in answers] == [shape] * 2
     assert all(answer.gradient_evaluations >= 0 for answer in answers)
 
 

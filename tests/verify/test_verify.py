@@ -118,6 +118,25 @@ def test_metric_that_moves_by_a_thousandth_is_caught(copy):
     assert "raise the version of harness" in said
 
 
+def test_records_of_an_older_version_fail_a_verification_until_they_are_made_anew(
+    tiny, gradleak, tmp_path, monkeypatch
+):
+    results, board = tmp_path / "results", tmp_path / "board.md"
+    words = (tiny(), "--results", results)
+    chosen = ("--attack", "random", "--defense", "none")
+    gradleak("run", *words, *chosen)
+    monkeypatch.setattr("benchmark.identity.HARNESS", 2)
+    told = "3 records are of an older version, due again, because of harness\n"
+    ended = gradleak("verify", *words, "--sample", 0)
+    assert (ended.code, told in ended.out, "unverified" in ended.out) == (3, True, False)
+    assert told in gradleak("run", *words, *chosen, "--plan").out
+    gradleak("leaderboard", "--results", results, "--output", board)
+    assert "3 record(s) are of an older version, due again" in board.read_text()
+    gradleak("run", *words, *chosen)
+    assert gradleak("verify", *words, "--sample", 0).code == 0
+    assert "older version" not in gradleak("run", *words, *chosen, "--plan").out
+
+
 def test_default_that_changes_under_the_same_digest_is_told(tiny, gradleak, tmp_path):
     results = tmp_path / "results"
     words = (tiny(), "--results", results)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from benchmark.toolbox.closedform.solve import exact
+from benchmark.toolbox.closedform.entrance import Entrance
 
 
 @dataclass(frozen=True)
@@ -63,47 +63,31 @@ class AffineSets:
         )
 
 
-def affine_sets(
-    span: Tensor,
-    rows: Tensor,
-    *,
-    dimension: int,
-    weight: Tensor,
-    offsets: Tensor,
-    norm: tuple[Tensor, Tensor] | None,
-) -> AffineSets:
+def affine_sets(span: Tensor, rows: Tensor, entrance: Entrance, dimension: int) -> AffineSets:
     """Return the sets of patches, in the victim's normalised pixels.
 
-    Solves `P norm(weight x + offset_t) = 0`, P the projector off the span, over the row space of
-    the embedding's gradient. As in `patches_from_span`, the norm's scale is free and its shift
-    comes with an unknown factor. The `dimension` least directions of that system are taken for
-    null, whatever rounding has left of them.
+    Solves `P token(x) = 0`, P the projector off the span, over the row space of the embedding's
+    gradient. As in `patches_from_span`, the norm's scale is free and its shift comes with an
+    unknown factor. The `dimension` least directions of that system are taken for null, whatever
+    rounding has left of them.
 
     Args:
-        span: (width, rank) orthonormal, of the first attention's inputs.
+        span: (inputs, rank) orthonormal, of the first attention's inputs.
         rows: (pixels, rank) orthonormal, the row space of the patch embedding's gradient.
+        entrance: the tokens as functions of a patch.
         dimension: of the sets: positions * (batch - 1) where no two images share a patch.
-        weight: (width, pixels) of the patch embedding.
-        offsets: (positions, width), the embedding's bias plus each patch's position.
-        norm: scale and shift, each (width,), of the layer norm before the attention; None where
-            the attention reads the embeddings themselves.
     """
-    span, rows = exact(span), exact(rows)
-    unknown, known = exact(weight) @ rows, exact(offsets).T  # (width, rank), (width, positions)
-    if norm is not None:
-        scale, shift = (exact(tensor)[:, None] for tensor in norm)
-        unknown = scale * (unknown - unknown.mean(0))
-        known = scale * (known - known.mean(0))
-        if shift.any():  # norm(z) = scale * centred / s + shift: the factor s is one unknown more
-            unknown = torch.cat([unknown, shift], dim=1)
+    unknown, known = entrance.weight @ rows, entrance.offsets
+    if entrance.shift.any():  # token = (weight x + offset) / s + shift: one unknown more, s
+        unknown = torch.cat([unknown, entrance.shift[:, None]], dim=1)
     unknown, known = (part - span @ (span.T @ part) for part in (unknown, known))
     left, values, right = torch.linalg.svd(unknown)
-    rank = unknown.shape[1] - dimension
+    count, columns = rows.shape[1], unknown.shape[1]
+    rank = max(columns - dimension, 0)
     solution = -right[:rank].T @ ((left[:, :rank].T @ known) / values[:rank, None])
     null = right[rank:].T
-    count = rows.shape[1]
     shifts = torch.zeros(1, null.shape[1] + known.shape[1], dtype=rows.dtype)
-    if unknown.shape[1] > count:
+    if columns > count:
         shifts = torch.cat([null[count:], solution[count:]], dim=1)
     found = AffineSets(
         offsets=(rows @ solution[:count]).T,

@@ -58,11 +58,20 @@ def row_space(matrix: Tensor, rank: int, generator: torch.Generator) -> Tensor:
         rank: the largest possible rank.
         generator: draws the sketch.
     """
+    basis, clear = leading_rows(matrix, rank, generator)
+    return basis[:, : max(clear, 1)]
+
+
+def leading_rows(matrix: Tensor, rank: int, generator: torch.Generator) -> tuple[Tensor, int]:
+    """Return a basis (n, r) as `row_space` does, of the rank asked for, and how much is clear.
+
+    Directions beyond the clear ones lie in the noise tail.
+    """
     matrix = exact(matrix)
     if rank >= matrix.shape[1]:
-        return torch.eye(matrix.shape[1], dtype=matrix.dtype)
+        return torch.eye(matrix.shape[1], dtype=matrix.dtype), matrix.shape[1]
     if rank >= matrix.shape[0]:
-        return torch.linalg.svd(matrix, full_matrices=False)[2].T
+        return torch.linalg.svd(matrix, full_matrices=False)[2].T, matrix.shape[0]
     rows, values = _leading(matrix, rank, generator)
     for _ in range(_WHITENINGS):
         if values[rank - 1] > _FAR * values[rank]:
@@ -72,8 +81,7 @@ def row_space(matrix: Tensor, rank: int, generator: torch.Generator) -> Tensor:
         if left.max() <= _EVEN * left.median():
             break  # every row has the same noise, as where a defense added it
         rows, values = _leading(matrix / left.clamp_min(_QUIETEST * left.max()), rank, generator)
-    clear = int((values[:rank] > _GAP * values[rank]).sum())
-    return rows[: max(clear, 1)].T
+    return rows[:rank].T, int((values[:rank] > _GAP * values[rank]).sum())
 
 
 def rounding_off(matrix: Tensor, basis: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 from benchmark.toolbox.matching import select
 from benchmark.toolbox.matching.attack import SearchAttack
 from benchmark.toolbox.matching.ghost import Target
-from benchmark.toolbox.matching.loop import search
+from benchmark.toolbox.matching.loop import Found, search
 from benchmark.toolbox.matching.objectives import (
     AbsoluteDistance,
     CosineDistance,
@@ -31,6 +31,7 @@ __all__ = [
     "CosineDecay",
     "CosineDistance",
     "Distance",
+    "Found",
     "Objective",
     "Optimiser",
     "Prior",

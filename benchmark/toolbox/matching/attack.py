@@ -69,7 +69,7 @@ class SearchAttack(Attack):
         """Reconstruct the trials of a stack together."""
         plan = self.plan(stack[0])
         labels = [self._labels(seen) if plan.labels == "given" else None for seen in stack]
-        return search(stack, plan, labels, self.matched(stack[0]))
+        return [*search(stack, plan, labels, self.matched(stack[0]))]
 
     def _labels(self, seen: Observation) -> Tensor | None:
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 import torch
 from torch import Tensor
@@ -28,6 +29,18 @@ _SPARE = 2.0
 
 
 @dataclass(frozen=True)
+class Found(Reconstruction):
+    """What a search answers of one trial.
+
+    Attributes:
+        mismatch: the objective, priors included, one step before the end over what it was at the
+            start; infinite where there is no answer. All that an attacker has to judge a search by.
+    """
+
+    mismatch: float = inf
+
+
+@dataclass(frozen=True)
 class _Trial:
     """One trial of a search: what was seen, and what is known of its labels."""
 
@@ -40,7 +53,7 @@ def search(
     plan: Search,
     labels: Sequence[Tensor | None],
     names: frozenset[str] | None = None,
-) -> list[Reconstruction]:
+) -> list[Found]:
     """Reconstruct every trial of a stack.
 
     Args:
@@ -59,7 +72,7 @@ def search(
     sent = frozenset(stack[0].update)
     matched = frozenset() if plan.objective is None else sent if names is None else names & sent
     tracer = Tracer(sought.victim.network, matched, sought.reads)
-    answers: dict[int, Reconstruction] = {}
+    answers: dict[int, Found] = {}
     due: dict[int, _Trial] = {}
     reads_labels = plan.objective is not None and plan.labels == "given"
     for place, (seen, known) in enumerate(zip(stack, labels, strict=True)):
@@ -73,7 +86,7 @@ def search(
         if failure is None:
             due[place] = _Trial(seen, known)
         else:
-            answers[place] = replace(sought.blank(), failure=failure)
+            answers[place] = Found(**vars(replace(sought.blank(), failure=failure)))
     places = list(due)
     while places:
         fits = _count_fitting(due[places[0]], plan, tracer, sought) if len(places) > 1 else 1
@@ -85,7 +98,7 @@ def search(
 
 def _advance(
     trials: Sequence[_Trial], plan: Search, tracer: Tracer, sought: Unknowns
-) -> list[Reconstruction]:
+) -> list[Found]:
     """Run the searches of some trials together, from start to end."""
     owners = [trial for trial in trials for _ in range(plan.restarts)]
     problem = _make_problem(owners, plan, tracer, sought)
@@ -100,6 +113,8 @@ def _advance(
         _renew_consensus(problem, values, rows.running // plan.restarts, step)
         rate = values.new_full((len(values),), plan.rate * plan.schedule(problem.progress))
         moved, losses, stopped = state.step(values, problem.evaluate, rate)
+        if step == 0:
+            rows.first = losses.cpu()
         values = _perturb(moved, problem, [owners[i] for i in rows.running.tolist()], rate)
         broken = ~(losses.isfinite() & values.isfinite().all(1))
         spent_up = problem.spent + plan.optimiser.most > granted
@@ -186,16 +201,17 @@ def _perturb(values: Tensor, problem: Problem, owners: Sequence[_Trial], rate: T
     return values
 
 
-def _choose_answer(problem: Problem, rows: Rows, index: int, trial: _Trial) -> Reconstruction:
+def _choose_answer(problem: Problem, rows: Rows, index: int, trial: _Trial) -> Found:
     """Return the restart with the least loss; the truth has no say."""
     restarts = problem.plan.restarts
     mine = slice(index * restarts, (index + 1) * restarts)
     chosen = index * restarts + int(rows.losses[mine].argmin())
-    return replace(
+    answer = replace(
         problem.unknowns.answer(rows.values[chosen], trial.labels),
         gradient_evaluations=int(rows.spent[mine].sum()),
         failure=rows.broken.get(chosen),
     )
+    return Found(**vars(answer), mismatch=float(rows.losses[chosen] / rows.first[chosen]))
 
 
 def _draw_normal(trial: _Trial, numel: int) -> Tensor:

@@ -15,6 +15,7 @@ class Rows:
     Attributes:
         running: the rows still in the stack, (running,) int64.
         values: (rows, numel), where each row that left ended.
+        first: (rows,) float64, the loss at the start.
         losses: (rows,) float64, one step before its end: no gradient is spent on the last iterate.
             Infinite where a row has no answer.
         spent: (rows,) int64 gradients of the victim.
@@ -24,6 +25,7 @@ class Rows:
     def __init__(self, values: Tensor) -> None:
         self.running = torch.arange(len(values))
         self.values = values.clone()
+        self.first = torch.full((len(values),), torch.inf, dtype=torch.float64)
         self.losses = torch.full((len(values),), torch.inf, dtype=torch.float64)
         self.spent = torch.zeros(len(values), dtype=torch.int64)
         self.broken: dict[int, str] = {}

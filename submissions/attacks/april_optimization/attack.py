@@ -9,7 +9,7 @@ is searched as by `dlg`, where its positions are learned.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from benchmark.api import Grant, NotApplicable, Observation
 from benchmark.toolbox.matching import (
@@ -36,6 +36,9 @@ class AprilOptimization(SearchAttack):
     cosine: float = 1.0
     """The paper's alpha, which it does not print."""
 
+    words: Literal["given", "searched"] = "given"
+    """Of text, as of `dlg`."""
+
     def applies(self, seen: Observation) -> None:
         if not select.of_positions(seen.model, seen.update):
             raise NotApplicable("the update holds no gradient of the positions")
@@ -44,4 +47,5 @@ class AprilOptimization(SearchAttack):
     def plan(self, seen: Observation) -> Search:
         positions = CosineDistance(names=select.of_positions(seen.model, seen.update))
         objective = Sum(((1.0, SquaredDistance()), (self.cosine, positions)))
-        return Search(objective, self.steps, rate=self.rate)
+        labels = self.words if seen.model.track == "text" else "given"
+        return Search(objective, self.steps, rate=self.rate, labels=labels)

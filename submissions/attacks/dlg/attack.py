@@ -3,13 +3,13 @@
 Differences from the paper, all APRIL's (Lu et al., CVPR 2022, section 4): Adam for L-BFGS, and
 labels that are known, or inferred from the head's gradient where they are not granted. `dlg_lbfgs`
 is the method as first published. Of text, too, embeddings are searched as in the paper, but labels
-only among the words that the update tells: `toolbox.matching.text`.
+only among the words that the update tells, unless `words` are searched: `toolbox.matching.text`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from benchmark.api import Grant, Observation
 from benchmark.toolbox.matching import Adam, Search, SearchAttack, SquaredDistance
@@ -28,5 +28,9 @@ class DLG(SearchAttack):
     """Chosen on sixteen images of MNIST's public split, 800 steps: mean normalised MSE 1.1e-5
     against 5.3e-4 at 0.1, where a few images are still on their way when the steps end."""
 
+    words: Literal["given", "searched"] = "given"
+    """Of text: those that the update tells, or searched among the vocabulary, as the paper does."""
+
     def plan(self, seen: Observation) -> Search:
-        return Search(SquaredDistance(), self.steps, Adam(), self.rate)
+        labels = self.words if seen.model.track == "text" else "given"
+        return Search(SquaredDistance(), self.steps, Adam(), self.rate, labels=labels)

@@ -34,10 +34,11 @@ class TAG(SearchAttack):
     rate: float = 0.1
     absolute: float = 0.1
     """Weight of the L1 distance at the first parameter."""
+    words: Literal["given", "searched"] = "searched"
+    """Of text: searched among the vocabulary, as in the paper, or those that the update tells."""
 
     def plan(self, seen: Observation) -> Search:
         absolute = AbsoluteDistance(select.by_order(seen.update))
         objective = Sum(((1.0, SquaredDistance()), (self.absolute, absolute)))
-        text = seen.model.track == "text"
-        labels: Literal["given", "searched"] = "searched" if text else "given"
+        labels = self.words if seen.model.track == "text" else "given"
         return Search(objective, self.steps, rate=self.rate, labels=labels)

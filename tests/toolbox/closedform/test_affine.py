@@ -5,7 +5,9 @@ import torch
 from torch.nn import functional
 
 from benchmark.toolbox.closedform.affine import affine_sets
+from benchmark.toolbox.closedform.entrance import Entrance
 
+UNUSED = ("query", "key", "query_gradient", "key_gradient", "gradient", "embedding_gradient")
 BATCH, POSITIONS, PIXELS, WIDTH = 3, 4, 20, 40
 
 
@@ -30,15 +32,22 @@ def case(request):
     tokens = (truth @ weight.T + offsets).flatten(0, 1)
     if norm:
         tokens = functional.layer_norm(tokens, (WIDTH,), scale, shift)
+    centred = (part - part.mean(0) for part in (weight, offsets.T))
+    of_weight, of_offsets = (
+        (scale[:, None] * part for part in centred) if norm else (weight, offsets.T)
+    )
+    nothing = torch.empty(0).double()
+    entrance = Entrance(
+        weight=of_weight,
+        offsets=of_offsets,
+        shift=shift,
+        norm=norm and (scale, 1e-5),
+        prefix=prefix.T,
+        **dict.fromkeys(UNUSED, nothing),
+    )
+    span, rows = basis(torch.cat([tokens, prefix])), basis(truth.flatten(0, 1))
     return (
-        affine_sets(
-            basis(torch.cat([tokens, prefix])),
-            basis(truth.flatten(0, 1)),
-            dimension=POSITIONS * (BATCH - 1),
-            weight=weight,
-            offsets=offsets,
-            norm=norm,
-        ),
+        affine_sets(span, rows, entrance, POSITIONS * (BATCH - 1)),
         truth,
         weight @ truth[..., None] + offsets[..., None],
     )

@@ -283,6 +283,27 @@ def test_a_trial_without_labels_fails_alone(make_stack):
     assert apart(found[1].images, run(make_stack(first=1))[0].images) < 1e-4
 
 
+def test_mismatch_is_the_objective_before_the_end_over_that_at_the_start(make_stack, monkeypatch):
+    losses, evaluate = [], Problem.evaluate
+
+    def watch(problem, values, rows):
+        found = evaluate(problem, values, rows)
+        losses.append(found[0].tolist())
+        return found
+
+    monkeypatch.setattr(Problem, "evaluate", watch)
+    found = run(make_stack(2))
+    assert [answer.mismatch for answer in found] == [
+        end / start for start, end in zip(losses[0], losses[-1], strict=True)
+    ]
+    assert 0 < found[0].mismatch < 1
+
+
+def test_mismatch_without_an_answer_is_infinite(make_stack):
+    (answer,) = run(make_stack(), names=frozenset({"norm.weight"}))
+    assert answer.mismatch == float("inf")
+
+
 # --- the budget
 
 
