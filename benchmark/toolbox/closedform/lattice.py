@@ -25,17 +25,19 @@ from benchmark.toolbox.closedform.solve import exact
 
 _WHOLE = 0.1  # levels off its set up to which an integer patch lies in it: 0.02 seen of true ones
 _WHITE = 255
-_PRECISION = 1e-3  # levels: how far truth lies off sets, until it is measured
+_PRECISIONS = (1e-3, 1e-4)  # levels that truth lies off its set, until measured: two victims'
 _DIGITS = 8  # bits of the reduction beneath one step along the basis' shortest direction
 
 
 @dataclass(frozen=True)
 class Snapped:
-    """Patches, exact where they could be.
+    """Patches, of whole levels where such a one was found.
 
     Attributes:
-        patches: (batch, positions, pixels) in levels, right where whole, as given elsewhere.
-        whole: (batch, positions), true where an integer patch was found in the set.
+        patches: (batch, positions, pixels) in levels, those given where none was found.
+        whole: (batch, positions), true where an integer patch was found in the set. It is the
+            true one unless another member was nearer to the estimate: a difference of two flat
+            patches, a level here and there, leads to a twin that nothing here tells apart.
     """
 
     patches: Tensor
@@ -95,7 +97,8 @@ class PixelLattice:
         """
         found = self.steps @ self.from_pivots.T
         whole = (found - found.round()).abs().amax(1) < _WHOLE
-        return found[whole & self.steps.any(1)].round()
+        short = self.basis[:, self.steps.shape[1] :].abs().amax(1) < self.weight / 2
+        return found[whole & short].round()
 
 
 def reduce_pixels(
@@ -173,7 +176,8 @@ def snap(
             ViT-B/32 its worst direction is 100 times worse than its best. None takes all
             directions for alike.
         errors: root mean squares of the estimates' error, in levels, to try after the measured
-            one. 50 leaves little to the estimates but the choice among members.
+            one. 50 leaves little to the estimates but the choice among members; a worse estimate
+            may then become another image's patch.
         extras: numbers of extra pixels to try, see `reduce_pixels`.
         generator: draws the pixels.
 
@@ -190,14 +194,18 @@ def snap(
     for extra, image in product(extras, range(len(given) if sets.dimension else 0)):
         metric, known = metrics[image], whole[image]
         measured = _size((given[image] - answers[image])[known] @ sets.directions @ metric.T)
-        for error in [measured, *errors] if measured else errors:
+        precise = _size(sets.distances(answers)[whole])
+        tried = product(
+            [measured, *errors] if measured else errors, [precise] if precise else _PRECISIONS
+        )
+        for error, precision in tried:
             left = ~whole[image]
             if not left.any():
                 break
             lattice = reduce_pixels(
                 sets.directions,
                 metric / error,
-                precision=_size(sets.distances(answers)[whole]) or _PRECISION,
+                precision=precision,
                 extra=extra,
                 generator=generator,
             )
