@@ -197,7 +197,7 @@ def stacks(due: Sequence[int], trials: int, plain: Round) -> list[list[int]]:
     the stacks of a run that was never killed.
     """
     update_bytes = sum(weight.nbytes for weight in plain.victim.parameters())
-    size = max(1, min(_STACK_TRIALS, trials, _STACK_BYTES // update_bytes))
+    size = max(1, min(_STACK_TRIALS, trials, _STACK_BYTES // (update_bytes * plain.answers)))
     starts = range(0, trials, size)
     cut = [[trial for trial in due if start <= trial < start + size] for start in starts]
     return [stack for stack in cut if stack]
@@ -259,7 +259,9 @@ def _corrupted(
         NotApplicable: it cannot corrupt such a victim.
     """
     plain, protocol = shared.plain, cell.protocol
-    known = protocol.threat.model().known(setting.facts(None), _public(cell, shared))
+    known = protocol.threat.model().known(
+        setting.facts(None), _public(cell, shared), protocol.federation.local()
+    )
     draws = generator(cell.seed, protocol.name, "corrupt", cell.attack.label)
     chosen = worker.corrupt(cell.attack, plain.victim, known, draws)
     return DefendedRound(plain.with_parameters(chosen), shared.defense, shared.label, shared.key)
@@ -285,6 +287,8 @@ def _observe(
         facts=setting.facts(plain.truth(trial)),
         defense=_public(cell, defended),
         control=control,
+        local=protocol.federation.local(),
+        later=defended.later(trial),
     )
 
 

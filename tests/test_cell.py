@@ -152,7 +152,7 @@ def test_key_of_a_run_decides_the_noise_and_nothing_else_that_an_attack_sees(ben
 def test_stacks_are_cut_at_fixed_places_whatever_is_due():
     def plain(weight_bytes):
         weights = [SimpleNamespace(nbytes=weight_bytes)]
-        return SimpleNamespace(victim=SimpleNamespace(parameters=lambda: weights))
+        return SimpleNamespace(victim=SimpleNamespace(parameters=lambda: weights), answers=1)
 
     half = plain(2**29)  # two updates fill a stack
     assert stacks(range(5), 5, half) == [[0, 1], [2, 3], [4]]

@@ -112,6 +112,18 @@ def test_suite_of_one_is_a_protocol_by_name_or_path(tiny):
         ("metrics: [psnr, beauty]", "{path}: metric 'beauty' is unknown; known: psnr,"),
         ("primary: ssim", "the primary metric ssim is not among the metrics"),
         ("seeds: [1, 2, 1]", "a seed stands twice"),
+        ("federation: {algorithm: fedavg}", "fedavg wants local_rate, and local_steps or epochs"),
+        ("federation: {local_steps: 2}", "local_steps is of fedavg; the algorithm is fedsgd"),
+        (
+            "federation: {algorithm: fedavg, local_steps: 0, local_rate: 0.1}",
+            "{line}: federation.local_steps: ",
+        ),
+        (
+            "federation: {algorithm: fedavg, epochs: 1, local_batch: 2, local_rate: 0.1}",
+            "local_batch 2 of a batch of 1; wanted no more",
+        ),
+        ("federation: {secure_aggregation: true}", "secure_aggregation of one user; wanted users"),
+        ("federation: {users: 0}", "{line}: federation.users: "),
         ("name: other", "{line}: name 'other' is not the file's own"),
         ("name: Tiny Protocol", "{line}: name: "),
     ],
@@ -262,3 +274,17 @@ def test_file_that_no_loader_reads_is_malformed(tmp_path, content, said):
     assert str(refused.value).startswith(str(path))
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("said", "steps", "each"),
+    [
+        ({"local_steps": 5}, 5, 6),
+        ({"epochs": 2}, 2, 6),
+        ({"epochs": 2, "local_batch": 4}, 4, 4),
+    ],
+)
+def test_epochs_are_as_many_steps_as_their_batches(tiny, said, steps, each):
+    settings = {"algorithm": "fedavg", "batch_size": 6, "local_rate": 0.1, **said}
+    local = load_protocol(str(tiny(federation=settings))).federation.local()
+    assert (local.steps, local.batch_size, local.rate) == (steps, each, 0.1)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any, Self, cast
 
 from torch import Tensor
 
@@ -13,6 +14,12 @@ class Batch(ABC):
 
     @abstractmethod
     def __len__(self) -> int: ...
+
+    def select(self, rows: Tensor) -> Self:
+        """Return the batch of some of the examples, (any,) int64."""
+        parts = {part.name: getattr(self, part.name) for part in fields(cast("Any", self))}
+        chosen = {name: None if each is None else each[rows] for name, each in parts.items()}
+        return type(self)(**chosen)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from benchmark.contract.types import (
     DataStatistics,
     Grant,
     Knowledge,
+    LocalTraining,
     Observation,
     Update,
 )
@@ -39,14 +40,19 @@ class ThreatModel:
         facts = ", ".join(sorted(grant.value for grant in self.grants)) or "nothing"
         return f"{self.server.replace('_', '-')} server, granted {facts}"
 
-    def known(self, facts: Mapping[Grant, Any], defense: Mapping[str, Any]) -> Knowledge:
-        """Return, of all the facts given, those granted, and the defense's public description.
+    def known(
+        self,
+        facts: Mapping[Grant, Any],
+        defense: Mapping[str, Any],
+        local: LocalTraining | None = None,
+    ) -> Knowledge:
+        """Return, of all the facts given, those granted, and what is known of defense and client.
 
         They are copies, for what an attack does to them stays its own; a network is too large to
         copy, and a change of it is noticed.
         """
         granted = {grant.value: _copied(facts[grant]) for grant in self.grants & facts.keys()}
-        return Knowledge(defense=dict(defense), **granted)
+        return Knowledge(defense=dict(defense), local=local, **granted)
 
 
 def observe(
@@ -59,6 +65,8 @@ def observe(
     facts: Mapping[Grant, Any],
     defense: Mapping[str, Any],
     control: Mapping[Grant, Any] | None = None,
+    local: LocalTraining | None = None,
+    later: tuple[Update, ...] = (),
 ) -> Observation:
     """Return what the attacker sees of one trial: of all the facts given, only those granted.
 
@@ -71,10 +79,12 @@ def observe(
         facts: by grant; each passes where granted. One that cannot be had is None.
         defense: the defense's public description; always passes.
         control: facts for a control alone (the truth, another trial's update).
+        local: how the client trained; always passes.
+        later: what the client sent in later rounds.
     """
-    known = threat.known(facts, defense)
+    known = threat.known(facts, defense, local)
     controlled = {grant.value: fact for grant, fact in (control or {}).items()}
-    return Observation(update, model, replace(known, **controlled), budget, generator)
+    return Observation(update, model, replace(known, **controlled), budget, generator, later)
 
 
 def _copied(fact: Any) -> Any:  # noqa: ANN401  (each grant has its own type)

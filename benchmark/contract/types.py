@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from types import MappingProxyType
@@ -94,10 +94,26 @@ class DataStatistics:
 
 
 @dataclass(frozen=True)
+class LocalTraining:
+    """How users train before they answer, which the server tells them (FedAvg).
+
+    Attributes:
+        steps: of SGD.
+        batch_size: examples a step; the last of an epoch fewer.
+        rate: learning rate.
+    """
+
+    steps: int
+    batch_size: int
+    rate: float
+
+
+@dataclass(frozen=True)
 class Knowledge:
     """The facts granted; None is a fact withheld.
 
-    The defense's public description is always known (Kerckhoffs).
+    The defense's public description is always known (Kerckhoffs), and so is what the server told
+    the clients to do: `local` is None where they send one gradient.
     """
 
     batch_size: int | None = None
@@ -110,6 +126,7 @@ class Knowledge:
     truth: Tensor | None = None
     other_update: Update | None = None
     defense: Mapping[str, Any] = field(default_factory=dict)
+    local: LocalTraining | None = None
 
     def require(self, grant: Grant) -> Any:  # noqa: ANN401  (each grant has its own type)
         """Return a granted fact, or raise WithheldError naming it."""
@@ -145,6 +162,8 @@ class Observation:
         knowledge: the facts granted.
         budget: what the attack may spend.
         generator: the attack's own randomness, one stream a trial.
+        later: what the client sent in later rounds, of the same batch and the same model; empty in
+            most protocols.
     """
 
     update: Update
@@ -152,6 +171,15 @@ class Observation:
     knowledge: Knowledge
     budget: Budget
     generator: torch.Generator
+    later: tuple[Update, ...] = ()
+
+    def averaged(self) -> Observation:
+        """Return the observation of the mean of all rounds' updates: itself where there is one."""
+        if not self.later:
+            return self
+        every = (self.update, *self.later)
+        mean = {n: torch.stack([each[n] for each in every]).mean(0) for n in self.update}
+        return replace(self, update=Update(mean), later=())
 
     @property
     def batch_size(self) -> int:
@@ -242,7 +270,8 @@ class Stack(Sequence[Observation]):
 
     def versions(self) -> list[int]:
         """Return torch's count of in-place changes of every tensor that attacks share."""
-        updates = [tensor for seen in self._observations for tensor in seen.update.values()]
+        sent = [each for seen in self._observations for each in (seen.update, *seen.later)]
+        updates = [tensor for update in sent for tensor in update.values()]
         return [tensor._version for tensor in (*self.network_tensors(), *updates)]
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,10 @@ from torch import Tensor
 
 from benchmark.contract import Batch, Defense, Update, Victim, first_not_finite, update_fault
 from benchmark.errors import DefenseError, NotApplicable, PluginError
-from benchmark.federation.client import fedsgd
+from benchmark.federation.client import Client, Gradient, fedsgd
 from benchmark.seeds import PUBLIC, Key, generator
 
+_CLIENT = Client()
 _KEPT_TRUTHS = 32  # private batches held in memory, those of a stack
 _KEPT_BYTES = 3 * 2**29  # updates held in memory at a time, each of the two caches
 
@@ -33,27 +34,64 @@ class Round:
         seed: the base of every draw.
         victim: the model the server sent.
         truths: the private batches, one a trial.
+        client: how updates are made of them.
+        answers: updates of each batch that the server sees, in as many rounds.
     """
 
-    def __init__(self, name: str, seed: int, victim: Victim, truths: Sequence[Batch]) -> None:
+    def __init__(
+        self,
+        name: str,
+        seed: int,
+        victim: Victim,
+        truths: Sequence[Batch],
+        client: Client = _CLIENT,
+        answers: int = 1,
+    ) -> None:
         self.name, self.seed, self.victim, self.truths = name, seed, victim, truths
+        self.client, self.answers = client, answers
         self._updates = _Kept()
         self.truth = lru_cache(_KEPT_TRUTHS)(truths.__getitem__)
         """Returns the private batch of a trial; pictures are decoded when asked for."""
 
-    def update(self, trial: int) -> Update:
-        """Return the undefended update of a trial."""
-        if trial not in self._updates:
-            self._updates[trial] = self.computed(self.victim, self.truth(trial), trial)
-        return self._updates[trial]
+    def update(self, trial: int, answer: int = 0) -> Update:
+        """Return an undefended update of a trial's batch."""
+        if (trial, answer) not in self._updates:
+            made = self.computed(self.victim, self.truth(trial), trial, answer)
+            self._updates[trial, answer] = made
+        return self._updates[trial, answer]
 
-    def kept(self, trial: int) -> Update | None:
-        """Return the undefended update of a trial if it has been computed, and is still held."""
-        return self._updates.get(trial)
+    def kept(self, trial: int, answer: int = 0) -> Update | None:
+        """Return an undefended update if it has been computed, and is still held."""
+        return self._updates.get((trial, answer))
 
-    def computed(self, model: Victim, batch: Batch, trial: int) -> Update:
-        """Compute the update of a model on a trial's batch, or on what a defense made of it."""
-        return fedsgd(model, batch, generator(self.seed, self.name, "client", trial))
+    def computed(
+        self,
+        model: Victim,
+        batch: Batch,
+        trial: int,
+        answer: int = 0,
+        protect: Callable[[Victim, Batch, Gradient], Update] | None = None,
+    ) -> Update:
+        """Compute the update of a model on a trial's batch, or on what a defense made of it.
+
+        Args:
+            model: the model.
+            batch: the batch.
+            trial: names the client's draws.
+            answer: likewise.
+            protect: makes a gradient in place of the client, with the client's own in hand.
+        """
+        use = _drawn_for(trial, answer)
+        dropped = generator(self.seed, self.name, "client", *use)
+
+        def plain(model: Victim, batch: Batch) -> Update:
+            return fedsgd(model, batch, dropped, dropout=self.client.dropout)
+
+        def protected(model: Victim, batch: Batch) -> Update:
+            return plain(model, batch) if protect is None else protect(model, batch, plain)
+
+        order = generator(self.seed, self.name, "order", *use)
+        return self.client.update(model, batch, protected, order)
 
     def with_parameters(self, chosen: Mapping[str, Tensor]) -> Round:
         """Return the round of the same batches on the victim with other parameters.
@@ -73,7 +111,7 @@ class Round:
                     f"{tuple(weight.shape)} of {weight.dtype}"
                 )
             weight.data.copy_(sent)
-        return Round(self.name, self.seed, victim, self.truths)
+        return Round(self.name, self.seed, victim, self.truths, self.client, self.answers)
 
 
 class DefendedRound:
@@ -109,42 +147,49 @@ class DefendedRound:
         with self._named():
             return dict(self.defense.describe())
 
-    def update(self, trial: int) -> Update:
-        """Return what the client sends in a trial.
+    def update(self, trial: int, answer: int = 0) -> Update:
+        """Return what the client sends in a trial, in the first round or a later one.
 
         Raises:
             DefenseError: a hook failed, or what is sent is no update of the model.
             NotApplicable: the defense does not fit the victim.
         """
-        if trial not in self._updates:
-            self._updates[trial] = self._protected(trial)
-        return self._updates[trial]
+        if (trial, answer) not in self._updates:
+            self._updates[trial, answer] = self._protected(trial, answer)
+        return self._updates[trial, answer]
 
-    def _protected(self, trial: int) -> Update:
-        plain, model = self.plain, self.model
-        given = copy.deepcopy(plain.truth(trial))
+    def later(self, trial: int) -> tuple[Update, ...]:
+        """Return what the client sends in the rounds after the first; raises as `update` does."""
+        return tuple(self.update(trial, answer) for answer in range(1, self.plain.answers))
 
-        def gradient(batch: Batch) -> Update:
-            if batch is given and model is plain.victim:
-                return plain.update(trial)
-            return plain.computed(model, batch, trial)
-
+    def _protected(self, trial: int, answer: int) -> Update:
+        plain, model, defense = self.plain, self.model, self.defense
+        given, use = copy.deepcopy(plain.truth(trial)), _drawn_for(trial, answer)
         with self._named():
-            batch = self.defense.protect_batch(given, model, self._draws("batch", trial))
+            batch = defense.protect_batch(given, model, self._draws("batch", *use))
             _is_a(type(given), "protect_batch", batch)
-            update = self.defense.compute_update(batch, model, gradient)
-            sent = self.defense.protect_update(update, model, self._draws("update", trial))
-        wrong = update_fault(sent, model.weights()) or self._spoilt(sent, trial)
+            if type(defense).compute_update is not Defense.compute_update:
+
+                def protect(model: Victim, batch: Batch, gradient: Gradient) -> Update:
+                    return defense.compute_update(batch, model, partial(gradient, model))
+
+                update = plain.computed(model, batch, trial, answer, protect)
+            elif batch is given and model is plain.victim:
+                update = plain.update(trial, answer)
+            else:
+                update = plain.computed(model, batch, trial, answer)
+            sent = defense.protect_update(update, model, self._draws("update", *use))
+        wrong = update_fault(sent, model.weights()) or self._spoilt(sent, trial, answer)
         if wrong is not None:
             raise DefenseError(f"defense {self.label}: {wrong}")
         return sent
 
-    def _spoilt(self, sent: Update, trial: int) -> str | None:
+    def _spoilt(self, sent: Update, trial: int, answer: int) -> str | None:
         """Return what the defense sent that is not finite, where the client's own update was."""
-        own = self.plain.kept(trial)
+        own = self.plain.kept(trial, answer)
         if sent is own or (name := first_not_finite(sent)) is None:
             return None
-        if first_not_finite(self.plain.update(trial)) is not None:
+        if first_not_finite(self.plain.update(trial, answer)) is not None:
             return None
         return f"returned {name} with values that are not finite"
 
@@ -166,6 +211,11 @@ class DefendedRound:
         return self.plain.name, "defense", self.label, *use
 
 
+def _drawn_for(trial: int, answer: int) -> tuple[int, ...]:
+    """Return what names the draws of an update: of a first round, its trial alone."""
+    return (trial, answer) if answer else (trial,)
+
+
 def _is_a(kind: type, hook: str, made: Any) -> Any:  # noqa: ANN401  (of that kind)
     """Return what a hook made.
 
@@ -177,10 +227,10 @@ def _is_a(kind: type, hook: str, made: Any) -> Any:  # noqa: ANN401  (of that ki
     return made
 
 
-class _Kept(OrderedDict[int, Update]):
-    """Updates by trial; the oldest goes when there is no room, and is computed again."""
+class _Kept(OrderedDict[tuple[int, int], Update]):
+    """Updates by trial and round; the oldest goes when there is no room, and is computed again."""
 
-    def __setitem__(self, trial: int, update: Update) -> None:
-        super().__setitem__(trial, update)
+    def __setitem__(self, place: tuple[int, int], update: Update) -> None:
+        super().__setitem__(place, update)
         while len(self) > 1 and sum(kept.nbytes for kept in self.values()) > _KEPT_BYTES:
             self.popitem(last=False)

@@ -13,6 +13,9 @@ from benchmark.leaderboard.markdown import prose
 from benchmark.metrics import METRICS, Metric
 from benchmark.stats import Scale
 
+_USUAL = {"users": 1, "rounds": 1, "secure_aggregation": False, "mode": "train"}
+"""What goes without saying."""
+
 
 @dataclass(frozen=True)
 class Frozen:
@@ -117,6 +120,7 @@ def _described(word: str, section: object, lead: str) -> str:
         f"{prose(key.replace('_', ' '))} {_value(section[key])}"
         for key in section
         if key != lead and section[key] is not None and not isinstance(section[key], dict)
+        if _USUAL.get(key) != section[key]
     ]
     inside = f" ({', '.join(fields)})" if fields else ""
     return f"{word} {prose(section.get(lead, 'unnamed'))}{inside}"

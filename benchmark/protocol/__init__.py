@@ -8,11 +8,19 @@ from benchmark.protocol.files import (
     read_suites,
     suite_files,
 )
-from benchmark.protocol.settings import Curve, Protocol, Suite, TextProtocol, VisionProtocol
+from benchmark.protocol.settings import (
+    Curve,
+    FederationSettings,
+    Protocol,
+    Suite,
+    TextProtocol,
+    VisionProtocol,
+)
 
 __all__ = [
     "PROTOCOLS",
     "Curve",
+    "FederationSettings",
     "Protocol",
     "Suite",
     "SuitePart",

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from benchmark.contract import Budget, Grant, Server, ThreatModel
+from benchmark.contract import Budget, Grant, LocalTraining, Server, ThreatModel
 from benchmark.data.catalogue import entry
 from benchmark.errors import ProtocolError
 from benchmark.metrics import IMAGE_METRICS, TEXT_METRICS, metric
@@ -49,12 +49,62 @@ class TextDataSettings(DataSettings):
 
 
 class FederationSettings(_Frozen):
-    """How a client makes its update."""
+    """How clients make their updates, and how many of them the server sees."""
 
-    algorithm: Literal["fedsgd"] = "fedsgd"
+    algorithm: Literal["fedsgd", "fedavg"] = "fedsgd"
+    """`fedsgd`: an update is one gradient. `fedavg`: it is what local training moved (McMahan et
+    al., 2017), in units of a gradient."""
     batch_size: int = Field(default=1, ge=1)
     """Images, or sequences, of one user."""
     loss: Literal["cross_entropy"] = "cross_entropy"
+    users: int = Field(default=1, ge=1)
+    """Users in an aggregate: the server sees the mean of their updates."""
+    secure_aggregation: bool = False
+    """Whether cryptography keeps each user's own from the server; without it a server that
+    aggregates is taken at its word. The update is the same."""
+    rounds: int = Field(default=1, ge=1)
+    """Updates of one batch and one model that the server sees, each with draws of its own."""
+    mode: Literal["train", "eval"] = "train"
+    """Whether dropout is active, where the victim has any; batch norms read their running
+    statistics either way."""
+    local_steps: int | None = Field(default=None, ge=1)
+    """Of `fedavg`: steps of SGD on the user's batch; or else `epochs`."""
+    epochs: int | None = Field(default=None, ge=1)
+    """Of `fedavg`: passes over the user's batch."""
+    local_batch: int | None = Field(default=None, ge=1)
+    """Of `fedavg`: images, or sequences, a step; None is the user's whole batch."""
+    local_rate: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Of `fedavg`: learning rate."""
+
+    @model_validator(mode="after")
+    def _trains_as_it_says(self) -> FederationSettings:
+        if self.secure_aggregation and self.users == 1:
+            raise ValueError("secure_aggregation of one user; wanted users: 2 or more")
+        names = ("local_steps", "epochs", "local_batch", "local_rate")
+        given = [name for name in names if getattr(self, name) is not None]
+        if self.algorithm == "fedsgd":
+            if given:
+                raise ValueError(f"{given[0]} is of fedavg; the algorithm is fedsgd")
+        elif self.local_rate is None or (self.local_steps is None) == (self.epochs is None):
+            raise ValueError("fedavg wants local_rate, and local_steps or epochs")
+        elif self.local_batch is not None and self.local_batch > self.batch_size:
+            raise ValueError(
+                f"local_batch {self.local_batch} of a batch of {self.batch_size}; wanted no more"
+            )
+        return self
+
+    @property
+    def examples(self) -> int:
+        """Images, or sequences, of all users."""
+        return self.users * self.batch_size
+
+    def local(self) -> LocalTraining | None:
+        """Return a user's training; None where it sends one gradient."""
+        if self.local_rate is None:
+            return None
+        each = self.local_batch or self.batch_size
+        steps = self.local_steps or (self.epochs or 1) * -(-self.batch_size // each)
+        return LocalTraining(steps, each, self.local_rate)
 
 
 class ImageFederationSettings(FederationSettings):
@@ -62,13 +112,6 @@ class ImageFederationSettings(FederationSettings):
 
     distinct_labels: bool = False
     """Whether no label may stand twice in a batch."""
-
-
-class TextFederationSettings(FederationSettings):
-    """How clients make their update from text."""
-
-    users: int = Field(default=1, ge=1)
-    """Users in an aggregate, whose updates are averaged."""
 
 
 class ThreatSettings(_Frozen):
@@ -203,7 +246,7 @@ class TextProtocol(Protocol):
     track: Literal["text"]
     data: TextDataSettings
     victim: TextSettings
-    federation: TextFederationSettings = TextFederationSettings()
+    federation: FederationSettings = FederationSettings()
     threat: ThreatSettings = ThreatSettings(
         grants=(Grant.BATCH_SIZE, Grant.LENGTH, Grant.PUBLIC_TEXT)
     )

@@ -20,6 +20,7 @@ from benchmark.contract import (
     Budget,
     DataStatistics,
     Knowledge,
+    LocalTraining,
     Observation,
     Reconstruction,
     Update,
@@ -79,6 +80,8 @@ def save_observation(seen: Observation, path: Path) -> None:
     tensors |= {
         f"known/{name}": getattr(known, name) for name in _FACTS if getattr(known, name) is not None
     }
+    for place, later in enumerate(seen.later):
+        tensors |= {f"later {place}/{name}": tensor for name, tensor in later.items()}
     tensors["generator"] = seen.generator.get_state()
     meta = {
         "order": list(seen.update),
@@ -87,6 +90,8 @@ def save_observation(seen: Observation, path: Path) -> None:
         "pixel_levels": known.pixel_levels,
         "length": known.length,
         "defense": dict(known.defense),
+        "local": None if known.local is None else asdict(known.local),
+        "later": [list(later) for later in seen.later],
         "budget": asdict(seen.budget),
     }
     _save(tensors, meta, path)
@@ -115,11 +120,17 @@ def load_observation(
         public_network=public_network,
         other_update=Update({n: other[n] for n in meta["other_order"]}) if other else None,
         defense=meta["defense"],
+        local=None if meta["local"] is None else LocalTraining(**meta["local"]),
     )
     draws = torch.Generator()
     draws.set_state(tensors["generator"])
     ordered = Update({name: update[name] for name in meta["order"]})
-    return Observation(ordered, model, knowledge, Budget(**meta["budget"]), draws)
+    later = [part(f"later {place}/") for place in range(len(meta["later"]))]
+    rounds = tuple(
+        Update({name: sent[name] for name in order})
+        for sent, order in zip(later, meta["later"], strict=True)
+    )
+    return Observation(ordered, model, knowledge, Budget(**meta["budget"]), draws, rounds)
 
 
 def save_reconstruction(answer: Reconstruction, path: Path) -> None:

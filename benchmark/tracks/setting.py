@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from benchmark.contract import Grant, Reconstruction
 from benchmark.errors import DataUnavailable
-from benchmark.federation import Round
-from benchmark.protocol import Protocol
+from benchmark.federation import Client, Round
+from benchmark.protocol import FederationSettings, Protocol
 from benchmark.records import Excerpt
 
 
@@ -66,3 +66,8 @@ class Setting(ABC):
     def about_data(self) -> Mapping[str, str | int]:
         """Return what is to be said of the data beyond the protocol, by a word each."""
         return {}
+
+
+def client(federation: FederationSettings) -> Client:
+    """Return how a protocol's clients make their updates."""
+    return Client(federation.users, federation.local(), federation.mode == "train")

@@ -17,7 +17,7 @@ from benchmark.metrics import TextScorer, excerpt
 from benchmark.protocol import TextProtocol
 from benchmark.records import Excerpt
 from benchmark.seeds import generator
-from benchmark.tracks.setting import Setting
+from benchmark.tracks.setting import Setting, client
 from benchmark.victims import TextSpec, build
 
 _PUBLIC_SEQUENCES = 512  # of the public split, at most: what a server would gather in minutes
@@ -74,7 +74,14 @@ class TextSetting(Setting):
             length=protocol.data.length,
             masked=victim.masked,
         )
-        return Round(protocol.name, seed, victim.to(self.device), truths)
+        return Round(
+            protocol.name,
+            seed,
+            victim.to(self.device),
+            truths,
+            client(protocol.federation),
+            protocol.federation.rounds,
+        )
 
     def facts(self, truth: TextBatch | None) -> dict[Grant, Any]:
         """Return what a threat model may grant of a trial."""
@@ -120,8 +127,7 @@ class TextSetting(Setting):
 
     @property
     def _shape(self) -> tuple[int, int]:
-        federation = self.protocol.federation
-        return federation.users * federation.batch_size, self.protocol.data.length
+        return self.protocol.federation.examples, self.protocol.data.length
 
 
 def _sequences(public: TokenSet, length: int) -> Tensor:

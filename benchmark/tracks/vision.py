@@ -20,7 +20,7 @@ from benchmark.federation import Round, draw_images
 from benchmark.metrics import LPIPS_URLS, Candidates, ImageScorer, candidate_rows, pixels
 from benchmark.protocol import VisionProtocol, protocol_files
 from benchmark.seeds import derive_seed, generator
-from benchmark.tracks.setting import Setting
+from benchmark.tracks.setting import Setting, client
 from benchmark.victims import ImageSettings, ImageSpec, ImageVictim, Stage, build, layer_inputs
 
 _LEVELS = 256  # of a pixel of 8 bits
@@ -84,11 +84,18 @@ class VisionSetting(Setting):
             self.data,
             seed,
             trials=protocol.trials,
-            batch_size=protocol.federation.batch_size,
+            batch_size=protocol.federation.examples,
             distinct_labels=protocol.federation.distinct_labels,
             per_class=protocol.data.per_class,
         )
-        return Round(protocol.name, seed, victim.to(self.device), truths)
+        return Round(
+            protocol.name,
+            seed,
+            victim.to(self.device),
+            truths,
+            client(protocol.federation),
+            protocol.federation.rounds,
+        )
 
     def stage(self, seed: int) -> Stage:
         """Return what decides the weights of one seed's victim, trained or not."""
@@ -103,7 +110,7 @@ class VisionSetting(Setting):
     def facts(self, truth: ImageBatch | None) -> dict[Grant, Any]:
         """Return what a threat model may grant of a trial."""
         known = {
-            Grant.BATCH_SIZE: self.protocol.federation.batch_size,
+            Grant.BATCH_SIZE: self.protocol.federation.examples,
             Grant.DATA_STATISTICS: self.statistics,
             Grant.PIXEL_LEVELS: _LEVELS,
             Grant.PUBLIC_NETWORK: None
@@ -125,7 +132,7 @@ class VisionSetting(Setting):
         """Return in one line why an answer is a failed trial, or None."""
         return fault(
             answer,
-            shape=(self.protocol.federation.batch_size, *self.data.images.shape[1:]),
+            shape=(self.protocol.federation.examples, *self.data.images.shape[1:]),
             classes=len(self.data.class_names),
             budget=self.protocol.budget.budget(),
         )

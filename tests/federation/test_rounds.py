@@ -220,3 +220,44 @@ def test_defense_may_compute_the_update_from_parts_of_the_batch(make_round):
     truth = plain.truth(0)
     wanted = fedsgd(plain.victim, ImageBatch(truth.images[:1], truth.labels[:1]))
     assert same(DefendedRound(plain, Halves(), "halves").update(0), wanted)
+
+
+def test_later_rounds_hold_the_same_batch_under_other_draws(make_round, draw):
+    plain = make_round()
+    plain.answers = 3
+
+    class Noise(Defense):
+        def protect_update(self, update, model, draws):
+            return Update(
+                {
+                    n: t + torch.from_numpy(draws.standard_normal(t.shape)).float()
+                    for n, t in update.items()
+                }
+            )
+
+    defended = DefendedRound(plain, Noise(), "noise")
+    later = defended.later(0)
+    assert len(later) == 2
+    assert not same(later[0], later[1])
+    assert not same(later[0], defended.update(0))
+    assert same(DefendedRound(plain, Noise(), "noise").later(0)[1], later[1])
+    bare = DefendedRound(plain, Defense(), "none")
+    assert all(same(each, bare.update(0)) for each in bare.later(0))
+
+
+def test_a_defense_makes_every_gradient_of_local_training(make_round):
+    from benchmark.contract import LocalTraining
+    from benchmark.federation import Client
+
+    plain = make_round()
+    plain.client = Client(local=LocalTraining(3, 1, 0.1))
+    asked = []
+
+    class Halves(Defense):
+        def compute_update(self, batch, model, gradient):
+            asked.append(len(batch))
+            return Update({name: tensor / 2 for name, tensor in gradient(batch).items()})
+
+    sent = DefendedRound(plain, Halves(), "halves").update(0)
+    assert asked == [1, 1, 1]
+    assert sent.norm() < 0.7 * plain.update(0).norm()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from benchmark.contract import Reconstruction, Update
+from benchmark.contract import LocalTraining, Reconstruction, Update
 from benchmark.errors import PluginError
 from benchmark.running.exchange import (
     load_model,
@@ -32,6 +32,18 @@ def test_model_crosses_bit_by_bit(bench, seen_by, tmp_path, defense):
     assert torch.equal(there(images), model(images))
     assert there.spec == model.spec
     assert list(there.weights()) == list(model.weights())
+
+
+def test_local_training_and_later_rounds_cross_bit_by_bit(bench, seen_by, tmp_path):
+    trained = {"algorithm": "fedavg", "local_steps": 2, "local_rate": 0.1, "rounds": 3}
+    seen = seen_by(bench(federation=trained), "random", "gaussian_noise")[0]
+    save_observation(seen, tmp_path / "seen")
+    there = load_observation(tmp_path / "seen", seen.model, CPU)
+    assert there.knowledge.local == seen.knowledge.local == LocalTraining(2, 1, 0.1)
+    assert len(there.later) == len(seen.later) == 2
+    for one, other in zip(there.later, seen.later, strict=True):
+        assert list(one) == list(other)
+        assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_observation_crosses_bit_by_bit(bench, seen_by, tmp_path):

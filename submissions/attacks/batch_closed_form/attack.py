@@ -54,6 +54,7 @@ class BatchClosedForm(Attack):
             )
 
     def reconstruct(self, seen: Observation) -> Reconstruction:
+        seen = seen.averaged()
         victim = ImageVictim.of(seen.model)
         pixels = victim.anatomy.patch + victim.anatomy.overlap
         black = -victim.mean / victim.std

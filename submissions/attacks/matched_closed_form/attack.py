@@ -56,6 +56,7 @@ class MatchedClosedForm(SearchAttack):
         super().applies(seen)
 
     def reconstruct_stack(self, stack: Stack) -> list[Reconstruction]:
+        stack = Stack([seen.averaged() for seen in stack])
         answers = [_closed_form(seen).reconstruct(seen) for seen in stack]
         images = [_pixels(answer) for answer in answers]
         labels: list[Tensor | None] = [*map(labels_of_images, stack, images)]

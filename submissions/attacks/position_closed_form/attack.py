@@ -46,6 +46,7 @@ class PositionClosedForm(Attack):
             check_prior(seen)
 
     def reconstruct(self, seen: Observation) -> Reconstruction:
+        seen = seen.averaged()
         parts = ImageVictim.of(seen.model).anatomy
         positions = seen.update[parts.position][0, parts.position_offset :]
         embedding = seen.update[f"{parts.patch_embedding}.weight"].flatten(1)

@@ -54,6 +54,7 @@ class SpanClosedForm(Attack):
             check_prior(seen)
 
     def reconstruct(self, seen: Observation) -> Reconstruction:
+        seen = seen.averaged()
         parts, known = ImageVictim.of(seen.model).anatomy, weights(seen.model)
         first, norm = parts.blocks[0], parts.blocks[0].attention_norm
         positions = known[parts.position][0, parts.position_offset :]
