@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any, Self, cast
 
 from torch import Tensor
 
@@ -13,6 +14,17 @@ class Batch(ABC):
 
     @abstractmethod
     def __len__(self) -> int: ...
+
+    def examples(self) -> list[Self]:
+        """Return the batches of one that make this one; of one, it is itself."""
+        if len(self) == 1:
+            return [self]
+        parts = {part.name: getattr(self, part.name) for part in fields(cast("Any", self))}
+        rows = [slice(row, row + 1) for row in range(len(self))]
+        return [
+            type(self)(**{name: None if t is None else t[row] for name, t in parts.items()})
+            for row in rows
+        ]
 
 
 @dataclass(frozen=True)

@@ -132,7 +132,9 @@ class DefendedRound:
         with self._named():
             batch = self.defense.protect_batch(given, model, self._draws("batch", trial))
             _is_a(type(given), "protect_batch", batch)
-            update = self.defense.compute_update(batch, model, gradient)
+            update = self.defense.compute_update(
+                batch, model, gradient, self._draws("compute", trial)
+            )
             sent = self.defense.protect_update(update, model, self._draws("update", trial))
         wrong = update_fault(sent, model.weights()) or self._spoilt(sent, trial)
         if wrong is not None:
