@@ -114,6 +114,11 @@ class Cell:
         )
 
     @cached_property
+    def description(self) -> dict[str, Any]:
+        """What its defense says of itself."""
+        return dict(self.defense.build().describe())
+
+    @cached_property
     def threat(self) -> str:
         """The threat model, in words."""
         return str(self.protocol.threat.model())
@@ -137,6 +142,7 @@ class Cell:
             protocol=self.protocol.name,
             defense=self.defense.label,
             attack=self.attack.label,
+            description=self.description,
             identity=self.identity,
             control=self.attack.manifest.control,
             rounding_decides=self.attack.manifest.rounding_decides,

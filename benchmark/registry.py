@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import importlib
 import importlib.util
+import re
 import sys
 import types
 from collections.abc import Iterable, Mapping
@@ -28,6 +29,7 @@ from benchmark.identity import OWN, ROOT, fingerprint, inherited, sources
 Scalar = bool | int | float | str | None
 Kind = Literal["attack", "defense"]
 MANIFEST = "submission.yaml"
+_EXPONENT = re.compile(r"[-+]?\d+e[-+]?\d+")  # to YAML 1.1 a word
 _EXACTLY = ConfigDict(strict=True, allow_inf_nan=False)
 TUNED: tuple[str, Scalar] = ("rate", "tuned")
 """The argument that stands for the rate that `gradleak tune` chose in a protocol."""
@@ -146,7 +148,8 @@ class Submission:
             try:
                 TypeAdapter(fields[name], config=_EXACTLY).validate_python(value)
             except ValidationError as error:
-                said = error.errors()[0]["msg"].replace("Input", f"{name}={value}", 1)
+                _, _, wanted = error.errors()[0]["msg"].partition(" ")  # after "Input", "String"
+                said = f"{name}={value} {wanted}"
                 raise PluginError(f"{self.manifest.kind} {self.label}: {said}") from error
 
     def _module(self, name: str, where: Path) -> types.ModuleType:
@@ -232,8 +235,13 @@ class Registry:
         if any("=" not in argument for argument in given):
             raise PluginError(f"{kind} {label!r}: wanted {name},key=value or {name},defaults")
         pairs = (argument.split("=", 1) for argument in given)
-        arguments = tuple((key, yaml.safe_load(value)) for key, value in pairs)
+        arguments = tuple((key, _scalar(value)) for key, value in pairs)
         return [Submission(manifest, folder, arguments)]
+
+
+def _scalar(text: str) -> Scalar:
+    """Read an argument as YAML, and 1e-05 as the number that Python writes so."""
+    return float(text) if _EXPONENT.fullmatch(text) else yaml.safe_load(text)
 
 
 def exactly(label: str) -> str:

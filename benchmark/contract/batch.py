@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from typing import Any, Self, cast
 
+import torch
 from torch import Tensor
 
 
@@ -20,6 +21,12 @@ class Batch(ABC):
         parts = {part.name: getattr(self, part.name) for part in fields(cast("Any", self))}
         chosen = {name: None if each is None else each[rows] for name, each in parts.items()}
         return type(self)(**chosen)
+
+    def examples(self) -> list[Self]:
+        """Return the batches of one that make this one; of one, it is itself."""
+        if len(self) == 1:
+            return [self]
+        return [self.select(torch.tensor([row])) for row in range(len(self))]
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,11 @@ class Defense:
         return batch
 
     def compute_update(
-        self, batch: Batch, model: Victim, gradient: Callable[[Batch], Update]
+        self,
+        batch: Batch,
+        model: Victim,
+        gradient: Callable[[Batch], Update],
+        draws: np.random.Generator,
     ) -> Update:
         """Return the update of a batch, by the gradient of its mean loss, or of its parts'."""
         return gradient(batch)

@@ -73,6 +73,11 @@ class Update(Mapping[str, Tensor]):
         """Return the Euclidean norm over all tensors together."""
         return float(torch.nn.utils.get_total_norm(self.values()))
 
+    def clipped(self, most: float) -> Update:
+        """Return this update scaled down to a norm at most, over all tensors together."""
+        factor = min(most / max(self.norm(), 1e-30), 1.0)
+        return self if factor == 1 else Update({n: factor * each for n, each in self.items()})
+
     def without(self, *names: str) -> Update:
         """Return this update less the named tensors."""
         return Update({name: tensor for name, tensor in self.items() if name not in names})

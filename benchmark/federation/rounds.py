@@ -169,9 +169,10 @@ class DefendedRound:
             batch = defense.protect_batch(given, model, self._draws("batch", *use))
             _is_a(type(given), "protect_batch", batch)
             if type(defense).compute_update is not Defense.compute_update:
+                draws = self._draws("compute", *use)
 
                 def protect(model: Victim, batch: Batch, gradient: Gradient) -> Update:
-                    return defense.compute_update(batch, model, partial(gradient, model))
+                    return defense.compute_update(batch, model, partial(gradient, model), draws)
 
                 update = plain.computed(model, batch, trial, answer, protect)
             elif batch is given and model is plain.victim:

@@ -67,6 +67,7 @@ class CellOfRun(BaseModel):
     defense: str
     defense_version: str
     defense_fingerprint: str
+    description: dict[str, bool | int | float | str | None] = {}
 
 
 class Line(BaseModel):
@@ -142,7 +143,7 @@ def encode(records: Iterable[Record], known: Container[str] = ()) -> str:
     for record in records:
         content = _run(record).model_dump(mode="json", exclude_defaults=True)
         run = header({"schema": SCHEMA}, "run", content)
-        cell = header({}, "cell", _cell(record, run).model_dump())
+        cell = header({}, "cell", _cell(record, run).model_dump(exclude_defaults=True))
         lines.append(_json({"in": cell, **_line(record)}))
     return "".join(f"{line}\n" for line in lines)
 
@@ -160,6 +161,7 @@ def decode(run: Run, cell: CellOfRun, line: Line) -> Record:
     return Record.model_construct(
         protocol=run.protocol,
         defense=cell.defense,
+        description=cell.description,
         attack=run.attack,
         identity=identity(run, cell),
         control=run.control,
@@ -204,7 +206,12 @@ def _run(record: Record) -> Run:
 
 
 def _cell(record: Record, run: str) -> CellOfRun:
-    return CellOfRun(run=run, defense=record.defense, **_part(record.identity, CellOfRun))
+    return CellOfRun(
+        run=run,
+        defense=record.defense,
+        description=record.description,
+        **_part(record.identity, CellOfRun),
+    )
 
 
 def _part(identity: Identity, of: type[BaseModel]) -> dict[str, Any]:

@@ -74,6 +74,8 @@ class Record(BaseModel):
     defense: str
     """Name and arguments, `name,key=value`; so too the attack's."""
     attack: str
+    description: dict[str, bool | int | float | str | None] = {}
+    """What the defense says of itself to anyone: its arguments in full, and what it promises."""
     identity: Identity
     control: bool
     rounding_decides: bool = False

@@ -212,7 +212,7 @@ def test_update_that_was_not_finite_before_is_not_laid_to_the_defense(make_round
 
 def test_defense_may_compute_the_update_from_parts_of_the_batch(make_round):
     class Halves(Defense):
-        def compute_update(self, batch, model, gradient):
+        def compute_update(self, batch, model, gradient, draws):
             first = ImageBatch(batch.images[:1], batch.labels[:1])
             return gradient(first)
 
@@ -254,7 +254,7 @@ def test_a_defense_makes_every_gradient_of_local_training(make_round):
     asked = []
 
     class Halves(Defense):
-        def compute_update(self, batch, model, gradient):
+        def compute_update(self, batch, model, gradient, draws):
             asked.append(len(batch))
             return Update({name: tensor / 2 for name, tensor in gradient(batch).items()})
 

@@ -1,8 +1,11 @@
+import math
+import re
+
 import pytest
 import torch
 
-from benchmark.api import Update
-from benchmark.federation import DefendedRound
+from benchmark.api import NotApplicable, PluginError, Update
+from benchmark.federation import DefendedRound, fedsgd
 from benchmark.registry import Registry
 
 REGISTRY = Registry()
@@ -106,3 +109,176 @@ def test_half_precision_loses_no_small_gradient_to_zero_for_want_of_scale():
     small = Update({"a": torch.tensor([1e-9, 3e-7])})  # float16's least number is 6e-8
     sent = built("half_precision,format=float16").protect_update(small, None, None)
     assert torch.allclose(sent["a"], small["a"], rtol=1e-2)
+
+
+@pytest.mark.parametrize("share", [0.9, 0.99])
+def test_pruning_keeps_the_largest_entries_of_each_tensor(defended, share):
+    made = defended(f"gradient_pruning,share={share}")
+    for name, clean in made.plain.update(0).items():
+        sent, whole = made.update(0)[name].flatten(), clean.flatten()
+        kept = sent != 0
+        assert torch.equal(sent[kept], whole[kept])
+        assert kept.sum() <= max(math.ceil((1 - share) * len(whole) - 1e-9), 1)
+        if kept.any():
+            assert whole[kept].abs().min() >= whole[~kept].abs().max()
+
+
+def test_pruning_keeps_as_many_entries_as_it_says(secret):
+    one = Update({"a": torch.arange(1.0, 1001.0), "b": torch.ones(3)})
+    sent = built("gradient_pruning,share=0.99").protect_update(one, None, secret)
+    assert sent["a"].nonzero().flatten().tolist() == list(range(990, 1000))
+    assert torch.equal(sent["b"], one["b"])  # of equal entries all
+
+
+def test_signs_are_all_that_is_sent(defended):
+    made = defended("sign_update")
+    for name, clean in made.plain.update(0).items():
+        assert torch.equal(made.update(0)[name], clean.sign())
+
+
+@pytest.mark.parametrize("bits", [8, 4, 2])
+@pytest.mark.parametrize("rounding", ["nearest", "random"])
+def test_quantised_entries_are_levels_no_further_than_a_step(defended, bits, rounding):
+    made = defended(f"quantise,bits={bits},rounding={rounding}")
+    for name, clean in made.plain.update(0).items():
+        sent = made.update(0)[name]
+        assert len(sent.unique()) <= 2**bits
+        step = clean.abs().max() / (2 ** (bits - 1) - 1)
+        reach = 0.5 if rounding == "nearest" else 1
+        assert (sent - clean).abs().max() <= reach * step * (1 + 1e-5)
+
+
+def test_random_rounding_is_right_in_the_mean(secret):
+    one = Update({"a": torch.cat([torch.ones(1), torch.full((100_000,), 0.3)])})
+    sent = built("quantise,bits=2,rounding=random").protect_update(one, None, secret)["a"][1:]
+    assert set(sent.tolist()) == {0.0, 1.0}
+    assert sent.mean().item() == pytest.approx(0.3, abs=0.01)
+
+
+def test_zero_tensor_is_quantised_to_zero(secret):
+    zero = Update({"a": torch.zeros(3)})
+    assert not built("quantise").protect_update(zero, None, secret)["a"].any()
+
+
+BLOCK = {"attn.proj.bias", "attn.proj.weight", "attn.qkv.weight", "norm1.bias", "norm1.weight"}
+MLP = {f"mlp.fc{i}.{kind}" for i in (1, 2) for kind in ("bias", "weight")}
+MLP |= {"norm2.bias", "norm2.weight"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "missing"),
+    [
+        ("blocks=2-3", {f"blocks.{i}.{name}" for i in (1, 2) for name in BLOCK | MLP}),
+        ("blocks=4-9", {f"blocks.3.{name}" for name in BLOCK | MLP}),
+        ("part=attention", {f"blocks.{i}.{name}" for i in range(4) for name in BLOCK}),
+        ("part=mlp,blocks=1-1", {f"blocks.0.{name}" for name in MLP}),
+        ("part=positions", {"pos_embed"}),
+        ("part=embeddings", {"patch_embed.weight", "patch_embed.bias"}),
+    ],
+)
+def test_withheld_parts_are_all_that_is_missing(defended, arguments, missing):
+    made = defended(f"withhold,{arguments}")
+    sent, whole = made.update(0), made.plain.update(0)
+    assert set(whole) - set(sent) == missing
+    assert all(sent[name] is whole[name] for name in sent)
+
+
+def test_withheld_blocks_that_there_are_none_of_do_not_apply(defended):
+    with pytest.raises(NotApplicable, match="blocks='5-8'"):
+        defended("withhold,blocks=5-8").update(0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "missing"),
+    [
+        ("part=embeddings", {"token_embedding.weight"}),
+        (
+            "part=mlp,blocks=1-1",
+            {
+                f"blocks.0.{m}.{kind}"
+                for m in ("fc1", "fc2", "norm2")
+                for kind in ("bias", "weight")
+            },
+        ),
+    ],
+)
+def test_parts_of_a_language_model_are_withheld_by_the_same_words(defended, arguments, missing):
+    made = defended(f"withhold,{arguments}", "quick_pydoc_transformer3")
+    assert set(made.plain.update(0)) - set(made.update(0)) == missing
+
+
+@pytest.mark.parametrize("law", ["gaussian", "laplacian"])
+def test_clipped_update_has_the_norm_and_noise_of_the_deviation(secret, law):
+    one = Update({"a": torch.full((400, 500), 3.0), "b": torch.full((7,), -1.0)})
+    clipped = built("clip_and_noise,norm=2.0,noise=0.0").protect_update(one, None, secret)
+    assert clipped.norm() == pytest.approx(2.0, rel=1e-3)
+    assert torch.allclose(clipped["a"][0, 0], -3 * clipped["b"][0])
+    noised = built(f"clip_and_noise,norm=2.0,noise=0.1,law={law}").protect_update(one, None, secret)
+    assert (noised["a"] - clipped["a"]).std().item() == pytest.approx(0.1, rel=0.02)
+
+
+def test_update_below_the_clipping_norm_is_left_as_it_is(secret):
+    small = Update({"a": torch.full((4,), 0.1)})
+    assert small.clipped(1.0) is small
+
+
+def test_dp_sgd_clips_each_example_and_averages(defended):
+    made = defended("dp_sgd,clip=0.5,noise=0", "quick_digits_b_batch4")
+    truth, plain = made.plain.truth(0), made.plain
+    each = [fedsgd(plain.victim, one) for one in truth.examples()]
+    assert len(each) == 4
+    assert all(one.norm() > 0.5 for one in each)
+    for name, sent in made.update(0).items():
+        wanted = sum(0.5 / one.norm() * one[name] for one in each) / 4
+        assert torch.allclose(sent, wanted, rtol=1e-4, atol=1e-8)
+
+
+def test_dp_sgd_s_noise_is_the_multiplier_times_the_clipping_norm_over_the_batch(defended):
+    quiet = defended("dp_sgd,clip=0.5,noise=0", "quick_digits_b_batch4").update(0)
+    noised = defended("dp_sgd,clip=0.5,noise=2.0", "quick_digits_b_batch4").update(0)
+    noise = torch.cat([(noised[name] - quiet[name]).flatten() for name in quiet])
+    assert noise.std().item() == pytest.approx(2.0 * 0.5 / 4, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("noise", "rate", "rounds", "delta"),
+    [(1.0, 0.01, 1000, 1e-5), (0.5, 0.1, 10, 1e-6), (4.0, 1.0, 100, 1e-3)],
+)
+def test_dp_sgd_tells_the_epsilon_of_opacus(noise, rate, rounds, delta):
+    from opacus.accountants import RDPAccountant
+
+    accountant = RDPAccountant()
+    for _ in range(rounds):
+        accountant.step(noise_multiplier=noise, sample_rate=rate)
+    label = f"dp_sgd,noise={noise},sampling_rate={rate},rounds={rounds},delta={delta}"
+    said = built(label).describe()
+    assert said["epsilon"] == pytest.approx(accountant.get_epsilon(delta), rel=1e-6)
+    assert said["delta"] == delta
+
+
+def test_dp_sgd_without_noise_promises_nothing():
+    assert built("dp_sgd,noise=0").describe()["epsilon"] is None
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        "gradient_pruning,share=1.0",
+        "gradient_pruning,share=-0.1",
+        "quantise,bits=1",
+        "quantise,bits=8.0",
+        "withhold,blocks=0-4",
+        "withhold,part=head",
+        "clip_and_noise,norm=0",
+        "clip_and_noise,law=cauchy",
+        "dp_sgd,clip=0",
+        "dp_sgd,delta=1",
+        "dp_sgd,sampling_rate=2",
+        "dp_sgd,rounds=0",
+        "narrow_width,share=0",
+    ],
+)
+def test_argument_out_of_its_range_is_refused_by_name(label):
+    argument = label.split(",")[1]
+    with pytest.raises(PluginError, match=re.escape(f"defense {label}: {argument} should")):
+        built(label)

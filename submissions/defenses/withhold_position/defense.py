@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmark.api import Defense, Update, Victim
+from submissions.defenses.withhold.defense import Withhold
 
 
 @dataclass(frozen=True)
@@ -17,4 +18,4 @@ class WithholdPosition(Defense):
     """Removes one tensor from the update."""
 
     def protect_update(self, update: Update, model: Victim, draws: np.random.Generator) -> Update:
-        return update.without(model.anatomy.position)
+        return Withhold("positions").protect_update(update, model, draws)
