@@ -20,7 +20,8 @@ class Drawn:
     """A curve with its points.
 
     Attributes:
-        lines: points of each line by x; the prior alone is the last, under its own name.
+        lines: points of each line by x; the prior alone is the last, under its own name, unless a
+            setting has a line a value.
         unit: of the scores.
     """
 
@@ -62,7 +63,8 @@ def _lines(curve: Curve, own: Sequence[Section]) -> dict[str, dict[X, Scored]]:
             if x is None or score is None:
                 continue
             if cell.attack == PRIOR:
-                prior[x] = Scored(section, cell, score)
+                if value is None:  # else it has a line a value too, and says little by it
+                    prior[x] = Scored(section, cell, score)
             elif not cell.control and (not curve.attacks or cell.attack in curve.attacks):
                 named = [part for part in (_named(curve, cell.attack), value) if part is not None]
                 line = ", ".join(map(str, named))

@@ -99,12 +99,19 @@ def _draw(axes: Axes, study: Drawn) -> None:
     if study.curve.logarithmic and not named:
         axes.set_xscale("log")
     if named:
-        axes.set_xticks(range(len(places)), [str(x) for x in places])
+        axes.set_xticks(range(len(places)), [str(x).replace(",", "\n") for x in places])
     elif len(places) < 8:
         axes.set_xticks([float(x) for x in places], [f"{x:g}" for x in places])
         axes.minorticks_off()
     axes.set_title(study.curve.title, loc="left", fontsize=10, color=INK)
     axes.set_ylabel(study.unit)
-    axes.legend(frameon=False, fontsize=8, labelcolor=INK)
+    said = study.curve.lines or "attack"
+    axes.legend(
+        frameon=False,
+        fontsize=8,
+        labelcolor=INK,
+        title=said.rpartition(".")[2].replace("_", " "),
+        title_fontproperties={"size": 8},
+    )
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", color=INK, alpha=0.2, linewidth=0.5)
