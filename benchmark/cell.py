@@ -295,6 +295,7 @@ def _observe(
         control=control,
         local=protocol.federation.local(),
         later=defended.later(trial),
+        initial=defended.initial,
     )
 
 

@@ -29,6 +29,13 @@ class Defense:
     dtype=np.float32))`). What `harden` draws is public: the server sees the model that comes of it.
     """
 
+    def keyed(self, model: Victim, draws: np.random.Generator) -> Defense:
+        """Return the defense as the clients of one federation hold it, with what they share.
+
+        It is asked for all hooks but `harden` and `describe`, so that no key is described.
+        """
+        return self
+
     def harden(self, model: Victim, generator: torch.Generator) -> Victim:
         """Return the victim the client trains."""
         return model
@@ -52,7 +59,7 @@ class Defense:
         return update
 
     def server_view(self, model: Victim) -> Victim:
-        """Return the model as the server knows it."""
+        """Return the model as the server holds it; where that is another, it knows both."""
         return model
 
     def describe(self) -> Mapping[str, Any]:

@@ -67,6 +67,7 @@ def observe(
     control: Mapping[Grant, Any] | None = None,
     local: LocalTraining | None = None,
     later: tuple[Update, ...] = (),
+    initial: Mapping[str, Tensor] | None = None,
 ) -> Observation:
     """Return what the attacker sees of one trial: of all the facts given, only those granted.
 
@@ -81,10 +82,12 @@ def observe(
         control: facts for a control alone (the truth, another trial's update).
         local: how the client trained; always passes.
         later: what the client sent in later rounds.
+        initial: the weights that the server made, where it holds others; always pass.
     """
     known = threat.known(facts, defense, local)
     controlled = {grant.value: fact for grant, fact in (control or {}).items()}
-    return Observation(update, model, replace(known, **controlled), budget, generator, later)
+    known = replace(known, initial=initial, **controlled)
+    return Observation(update, model, known, budget, generator, later)
 
 
 def _copied(fact: Any) -> Any:  # noqa: ANN401  (each grant has its own type)

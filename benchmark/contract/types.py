@@ -118,7 +118,8 @@ class Knowledge:
     """The facts granted; None is a fact withheld.
 
     The defense's public description is always known (Kerckhoffs), and so is what the server told
-    the clients to do: `local` is None where they send one gradient.
+    the clients to do: `local` is None where they send one gradient. So are the weights it made,
+    by name, where a defense has it hold others: `initial` is None elsewhere.
     """
 
     batch_size: int | None = None
@@ -132,6 +133,7 @@ class Knowledge:
     other_update: Update | None = None
     defense: Mapping[str, Any] = field(default_factory=dict)
     local: LocalTraining | None = None
+    initial: Mapping[str, Tensor] | None = None
 
     def require(self, grant: Grant) -> Any:  # noqa: ANN401  (each grant has its own type)
         """Return a granted fact, or raise WithheldError naming it."""

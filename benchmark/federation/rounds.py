@@ -136,10 +136,23 @@ class DefendedRound:
             return _is_a(Victim, "harden", self.defense.harden(self.plain.victim, draws))
 
     @cached_property
-    def server_model(self) -> Victim:
-        """The model as the server knows it."""
+    def keyed(self) -> Defense:
+        """The defense with what the clients of this round share in secret."""
         with self._named():
-            return _is_a(Victim, "server_view", self.defense.server_view(self.model))
+            return _is_a(Defense, "keyed", self.defense.keyed(self.model, self._draws("keyed")))
+
+    @cached_property
+    def server_model(self) -> Victim:
+        """The model as the server holds it."""
+        with self._named():
+            return _is_a(Victim, "server_view", self.keyed.server_view(self.model))
+
+    @cached_property
+    def initial(self) -> dict[str, Tensor] | None:
+        """The weights that the server made, where it holds others."""
+        if self.server_model is self.model:
+            return None
+        return {name: weight.detach() for name, weight in self.model.weights().items()}
 
     @cached_property
     def description(self) -> dict[str, Any]:
@@ -163,7 +176,7 @@ class DefendedRound:
         return tuple(self.update(trial, answer) for answer in range(1, self.plain.answers))
 
     def _protected(self, trial: int, answer: int) -> Update:
-        plain, model, defense = self.plain, self.model, self.defense
+        plain, model, defense = self.plain, self.model, self.keyed
         given, use = copy.deepcopy(plain.truth(trial)), _drawn_for(trial, answer)
         with self._named():
             batch = defense.protect_batch(given, model, self._draws("batch", *use))

@@ -80,6 +80,7 @@ def save_observation(seen: Observation, path: Path) -> None:
     tensors |= {
         f"known/{name}": getattr(known, name) for name in _FACTS if getattr(known, name) is not None
     }
+    tensors |= {f"initial/{name}": weight for name, weight in (known.initial or {}).items()}
     for place, later in enumerate(seen.later):
         tensors |= {f"later {place}/{name}": tensor for name, tensor in later.items()}
     tensors["generator"] = seen.generator.get_state()
@@ -121,6 +122,7 @@ def load_observation(
         other_update=Update({n: other[n] for n in meta["other_order"]}) if other else None,
         defense=meta["defense"],
         local=None if meta["local"] is None else LocalTraining(**meta["local"]),
+        initial=part("initial/") or None,
     )
     draws = torch.Generator()
     draws.set_state(tensors["generator"])

@@ -46,6 +46,16 @@ def test_local_training_and_later_rounds_cross_bit_by_bit(bench, seen_by, tmp_pa
         assert all(torch.equal(one[name], other[name]) for name in one)
 
 
+def test_weights_that_the_server_made_cross_where_it_holds_others(bench, seen_by, tmp_path):
+    seen = seen_by(bench(), "random", "model_encryption")[0]
+    save_observation(seen, tmp_path / "seen")
+    there = load_observation(tmp_path / "seen", seen.model, CPU)
+    assert set(there.knowledge.initial) == set(seen.knowledge.initial)
+    for name, weight in seen.knowledge.initial.items():
+        assert torch.equal(there.knowledge.initial[name], weight)
+    assert seen_by(bench(), "random")[0].knowledge.initial is None
+
+
 def test_observation_crosses_bit_by_bit(bench, seen_by, tmp_path):
     grants = ["batch_size", "labels", "data_statistics"]
     budget = {"seconds": 5, "memory_mib": 256, "gradient_evaluations": 7}

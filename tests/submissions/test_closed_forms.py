@@ -134,3 +134,15 @@ def test_matching_from_a_closed_form_s_answer_takes_noise_off_every_trial(psnr, 
 
 def test_matching_from_a_closed_form_s_answer_costs_nothing_where_nothing_defends(psnr):
     assert min(psnr("quick_digits_search", "matched_closed_form")) > 120
+
+
+@pytest.mark.parametrize("protocol", ["quick_digits_a", "quick_digits_b"])
+def test_encrypted_model_hides_images_from_who_ignores_it_and_gives_its_key_away(psnr, protocol):
+    assert max(psnr(protocol, "position_closed_form", "model_encryption")) < 15
+    assert min(psnr(protocol, "key_recovery", "model_encryption")) > 100
+
+
+def test_without_another_model_there_is_no_key_to_recover(quick):
+    (record,) = quick("quick_digits_b").run("key_recovery")
+    assert record.status == "not_applicable"
+    assert record.reason == "the server holds the weights that it made; there is no key"

@@ -282,3 +282,35 @@ def test_argument_out_of_its_range_is_refused_by_name(label):
     argument = label.split(",")[1]
     with pytest.raises(PluginError, match=re.escape(f"defense {label}: {argument} should")):
         built(label)
+
+
+@pytest.fixture
+def encrypted(defended):
+    return defended("model_encryption")
+
+
+def test_encryption_changes_both_embeddings_and_nothing_else(encrypted):
+    sent, plain = encrypted.update(0), encrypted.plain.update(0)
+    changed = {name for name in plain if not torch.equal(sent[name], plain[name])}
+    assert changed == {"patch_embed.weight", "pos_embed"}
+    held, made = encrypted.server_model.weights(), encrypted.plain.victim.weights()
+    assert {n for n in made if not torch.equal(held[n], made[n])} == changed
+    assert torch.equal(sent["pos_embed"][:, 0], plain["pos_embed"][:, 0])  # the class token's
+
+
+def test_server_s_step_on_the_encrypted_model_decrypts_to_the_plain_one(encrypted):
+    model, rate = encrypted.plain.victim, 0.1
+    held = encrypted.server_model.weights()
+    stepped = {n: held[n].detach() - rate * encrypted.update(0)[n] for n in held}
+    opened = encrypted.keyed.decrypt(stepped, model)
+    for name, weight in model.weights().items():
+        plain = weight.detach() - rate * encrypted.plain.update(0)[name]
+        torch.testing.assert_close(opened[name], plain, rtol=1e-5, atol=1e-6)
+
+
+def test_clients_share_one_key_a_federation_and_no_one_describes_it(encrypted, defended):
+    again = defended("model_encryption")
+    assert torch.equal(again.keyed.matrix, encrypted.keyed.matrix)
+    assert encrypted.description == {"condition": 10.0}
+    values = torch.linalg.svdvals(encrypted.keyed.matrix)
+    assert (values[0] / values[-1]).item() == pytest.approx(10, rel=1e-6)

@@ -23,6 +23,9 @@ PROTOCOLS = ("quick_digits_a", "quick_digits_b")
 SEARCHES = str(Path(__file__).with_name("searches.yaml"))
 TEXT = "quick_pydoc_transformer3"
 BATCH = str(Path(__file__).with_name("batch.yaml"))
+TRAINED = str(Path(__file__).with_name("trained.yaml"))
+MEETINGS = [(name, "none") for name in (*PROTOCOLS, SEARCHES, TEXT, BATCH, TRAINED)]
+MEETINGS.append(("quick_digits_b", "model_encryption"))
 
 
 def label(submission):
@@ -32,9 +35,7 @@ def label(submission):
 @pytest.fixture
 def stack(request, quick, seen_by):
     """What an attack sees of the first protocol that it fits; a search finds no budget before."""
-    stacks = (
-        seen_by(quick(name), request.param.label) for name in (*PROTOCOLS, SEARCHES, TEXT, BATCH)
-    )
+    stacks = (seen_by(quick(name), request.param.label, met) for name, met in MEETINGS)
     return request.param, next(stack for stack in stacks if stack is not None)
 
 

@@ -49,7 +49,7 @@ class MatchedClosedForm(SearchAttack):
         return Search(SquaredDistance(), self.steps, LBFGS(history=20), rate=1.0)
 
     def applies(self, seen: Observation) -> None:
-        _closed_form(seen).applies(seen)
+        closed_form(seen).applies(seen)
         head = f"{ImageVictim.of(seen.model).anatomy.head}.weight"
         if head not in seen.update:
             raise NotApplicable(f"the update holds no {head}")
@@ -57,7 +57,7 @@ class MatchedClosedForm(SearchAttack):
 
     def reconstruct_stack(self, stack: Stack) -> list[Reconstruction]:
         stack = Stack([seen.averaged() for seen in stack])
-        answers = [_closed_form(seen).reconstruct(seen) for seen in stack]
+        answers = [closed_form(seen).reconstruct(seen) for seen in stack]
         images = [_pixels(answer) for answer in answers]
         labels: list[Tensor | None] = [*map(labels_of_images, stack, images)]
         due = [i for i, seen in enumerate(stack) if not _explained(seen, images[i], labels[i])]
@@ -95,7 +95,7 @@ def _explained(seen: Observation, images: Tensor, labels: Tensor | None) -> bool
     return off.norm() <= _ROUNDING * seen.update.norm()
 
 
-def _closed_form(seen: Observation) -> Attack:
+def closed_form(seen: Observation) -> Attack:
     """Return the closed form that reads an update best."""
     if seen.batch_size > 1:
         return BatchClosedForm()
