@@ -31,9 +31,11 @@ def label(submission):
 
 @pytest.fixture
 def stack(request, quick, seen_by):
-    """What an attack sees of the first protocol that it fits; a search finds no budget before."""
+    """What an attack sees of the first defense and protocol that it fits; a search wants budget."""
     stacks = (
-        seen_by(quick(name), request.param.label) for name in (*PROTOCOLS, SEARCHES, TEXT, BATCH)
+        seen_by(quick(name), request.param.label, defense)
+        for defense in ("none", *request.param.manifest.adaptive_to)
+        for name in (*PROTOCOLS, SEARCHES, TEXT, BATCH)
     )
     return request.param, next(stack for stack in stacks if stack is not None)
 
