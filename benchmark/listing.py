@@ -67,11 +67,13 @@ def shown(name: str, plugins: tuple[Path, ...]) -> str:
 
 def _submissions(kind: Kind, plugins: tuple[Path, ...]) -> Rows:
     rows: list[list[object]] = []
-    for submission in Registry(plugins).all(kind):
+    registry = Registry(plugins)
+    for submission in registry.all(kind):
         manifest = submission.manifest
         note = "control" if manifest.control else (manifest.paper or "")
-        rows.append([submission.label, manifest.title, note])
-    return [kind, "what it is", "source"], rows
+        known = manifest.adaptive_to if kind == "attack" else registry.adaptive_to(manifest.name)
+        rows.append([submission.label, manifest.title, note, ", ".join(known)])
+    return [kind, "what it is", "source", "adaptive to" if kind == "attack" else "known to"], rows
 
 
 def _protocols() -> Rows:

@@ -63,6 +63,8 @@ class Manifest(BaseModel):
     paper_gradients: int | dict[str, int] | None = None
     """Gradients of the victim that the paper's own experiments spend on one trial, at its settings
     closest to ours; by data set where they differ."""
+    adaptive_to: tuple[str, ...] = ()
+    """Names of the defenses that an attack knows how to meet."""
     deviations: str | None = None
     """What differs from the paper and may help or hinder, in one line."""
 
@@ -70,6 +72,8 @@ class Manifest(BaseModel):
     def _grants_are_a_controls(self) -> Manifest:
         if self.grants and not self.control:
             raise ValueError("grants are a control's alone")
+        if self.adaptive_to and self.kind != "attack":
+            raise ValueError("adaptive_to is an attack's alone")
         return self
 
 
@@ -188,6 +192,12 @@ class Registry:
             for path in manifests:
                 if not path.relative_to(folder).as_posix().startswith("_"):
                     self._add(path)
+        for manifest, folder in self._found.values():
+            for name in manifest.adaptive_to:
+                if ("defense", name) not in self._found:
+                    known = ", ".join(self.names("defense"))
+                    path = folder / MANIFEST
+                    raise PluginError(f"{path}: adaptive_to: no defense {name!r}; known: {known}")
 
     def _add(self, path: Path) -> None:
         manifest = _manifest(path)
@@ -201,6 +211,11 @@ class Registry:
     def names(self, kind: Kind) -> list[str]:
         """Return the names of one kind, sorted."""
         return sorted(name for found_kind, name in self._found if found_kind == kind)
+
+    def adaptive_to(self, defense: str) -> list[str]:
+        """Return the names of the attacks that know how to meet a defense, by its name, sorted."""
+        found = self._found.values()
+        return sorted(manifest.name for manifest, _ in found if defense in manifest.adaptive_to)
 
     def all(self, kind: Kind) -> list[Submission]:
         """Return every variant of every submission of one kind, by name."""

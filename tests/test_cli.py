@@ -72,8 +72,8 @@ def test_plugin_that_exits_on_import_is_refused(plugin, tiny, gradleak, results)
         (["--seeds", "one,2"], ["--seeds 'one,2': wanted whole numbers such as 0,1,2"]),
         (["--seeds", ""], ["--seeds ''"]),
         (["--device", "tpu"], ["--device 'tpu': wanted auto, cpu or cuda"]),
-        (["--attack", "nonesuch"], ["no attack 'nonesuch'; known: april_closed_form, "]),
-        (["--defense", "nonesuch"], ["no defense 'nonesuch'; known: fixed_position, "]),
+        (["--attack", "nonesuch"], ["no attack 'nonesuch'; known: adaptive_matching, "]),
+        (["--defense", "nonesuch"], ["no defense 'nonesuch'; known: clip_and_noise, "]),
         (["--defense", "gaussian_noise,size=1"], ["unexpected keyword argument 'size'"]),
         (
             ["--defense", "gaussian_noise,scale=-1"],

@@ -142,7 +142,7 @@ def test_missing_module_is_refused(plugin):
 @pytest.mark.parametrize(
     ("label", "said"),
     [
-        ("nonesuch", "no attack 'nonesuch'; known: april_closed_form,"),
+        ("nonesuch", "no attack 'nonesuch'; known: adaptive_matching, april_closed_form,"),
         ("none", "no attack 'none'"),
         ("oracle,fast", "attack 'oracle,fast': wanted oracle,key=value"),
         ("oracle,speed=3", "Oracle: Oracle.__init__() got an unexpected keyword argument 'speed'"),
@@ -161,3 +161,23 @@ def test_plugin_may_import_its_neighbour(plugin):
     (found,) = Registry([folder]).find("attack", "mine")
     answer = found.build().reconstruct(None)
     assert torch.equal(answer.images, torch.full((1, 1, 8, 8), 0.5))
+
+
+def test_attack_names_defenses_that_there_are(plugin):
+    folder = plugin("knows", adaptive_to=["sign_update"])
+    assert "knows" in Registry([folder]).adaptive_to("sign_update")
+    plugin("knows", adaptive_to=["nonesuch"])
+    with pytest.raises(PluginError, match="adaptive_to: no defense 'nonesuch'; known: "):
+        Registry([folder])
+
+
+def test_only_an_attack_is_adaptive(plugin):
+    folder = plugin("knows", kind="defense", adaptive_to=["sign_update"])
+    with pytest.raises(PluginError, match="adaptive_to is an attack's alone"):
+        Registry([folder])
+
+
+def test_number_may_be_written_with_an_exponent_alone():
+    (found,) = Registry().find("defense", "gaussian_noise,scale=1e-05")
+    assert found.build().scale == 1e-05
+    assert found.label == "gaussian_noise,scale=1e-05"

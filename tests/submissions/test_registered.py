@@ -24,8 +24,6 @@ SEARCHES = str(Path(__file__).with_name("searches.yaml"))
 TEXT = "quick_pydoc_transformer3"
 BATCH = str(Path(__file__).with_name("batch.yaml"))
 TRAINED = str(Path(__file__).with_name("trained.yaml"))
-MEETINGS = [(name, "none") for name in (*PROTOCOLS, SEARCHES, TEXT, BATCH, TRAINED)]
-MEETINGS.append(("quick_digits_b", "model_encryption"))
 
 
 def label(submission):
@@ -34,8 +32,12 @@ def label(submission):
 
 @pytest.fixture
 def stack(request, quick, seen_by):
-    """What an attack sees of the first protocol that it fits; a search finds no budget before."""
-    stacks = (seen_by(quick(name), request.param.label, met) for name, met in MEETINGS)
+    """What an attack sees of the first defense and protocol that it fits; a search wants budget."""
+    stacks = (
+        seen_by(quick(name), request.param.label, defense)
+        for defense in ("none", *request.param.manifest.adaptive_to)
+        for name in (*PROTOCOLS, SEARCHES, TEXT, BATCH, TRAINED)
+    )
     return request.param, next(stack for stack in stacks if stack is not None)
 
 

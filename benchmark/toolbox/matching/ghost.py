@@ -135,9 +135,10 @@ class Target:
         if isinstance(gradient, Product):
             seen = [update[name].flatten(1) for update in self._updates]
             return absolute_distance(gradient.inputs, gradient.outputs, seen)
-        return total((flatten(gradient) - self._whole(name)).abs())
+        return total((flatten(gradient) - self.entries(name)).abs())
 
-    def _whole(self, name: str) -> Tensor:
+    def entries(self, name: str) -> Tensor:
+        """Return one parameter's observed gradients, (trials, numel)."""
         if name in self._vectors:
             return self._vectors[name]
         return torch.stack([update[name].flatten() for update in self._updates])
@@ -169,4 +170,4 @@ class Target:
             seen_rows = torch.stack([update[name][ids] for update, ids in taken])
             grams = gradient.outputs @ gradient.outputs.mT
             return total(same * grams), total(gradient.outputs * seen_rows)
-        return total(gradient.square()), total(gradient * self._whole(name))
+        return total(gradient.square()), total(gradient * self.entries(name))
