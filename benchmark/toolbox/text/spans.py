@@ -105,7 +105,7 @@ def token_candidates(
     Returns:
         tokens (length, keep) int64 and residuals (length, keep) ascending, shares of the norm.
     """
-    entrance = _Entrance.of(model, length)
+    entrance = TextEntrance.of(model, length)
     table = entrance.table
     parts = (table[start : start + _ROWS] for start in range(0, len(table), _ROWS))
     found = torch.cat([entrance.residuals(rows, span) for rows in parts])
@@ -114,7 +114,7 @@ def token_candidates(
 
 
 @dataclass(frozen=True)
-class _Entrance:
+class TextEntrance:
     """What makes an input of the first attention of a token and a position.
 
     Attributes:
@@ -132,7 +132,7 @@ class _Entrance:
     epsilon: float
 
     @staticmethod
-    def of(model: nn.Module, length: int) -> _Entrance:
+    def of(model: nn.Module, length: int) -> TextEntrance:
         model = TextVictim.of(model)
         parts, known = model.anatomy, weights(model)
         with torch.no_grad():
@@ -143,9 +143,19 @@ class _Entrance:
             offsets = offsets + exact(known[parts.token_types][0])
         name = parts.blocks[0].attention_norm if parts.pre_norm else parts.embedding_norm
         if name is None:
-            return _Entrance(table, offsets, None, offsets.new_zeros(parts.width), 0.0)
+            return TextEntrance(table, offsets, None, offsets.new_zeros(parts.width), 0.0)
         norm: Any = model.network.get_submodule(name)
-        return _Entrance(table, offsets, exact(norm.weight), exact(norm.bias), norm.eps)
+        return TextEntrance(table, offsets, exact(norm.weight), exact(norm.bias), norm.eps)
+
+    def summands(self, words: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what words (n,) and positions add to an input, (n, width) and (length, width).
+
+        The norm divides their sum by a scale of its own for each pair, and adds its shift.
+        """
+        a, b = exact(self.table[words]), self.offsets
+        if self.scale is None:
+            return a, b
+        return tuple(self.scale * (part - part.mean(1, keepdim=True)) for part in (a, b))
 
     def residuals(self, rows: Tensor, span: Tensor) -> Tensor:
         """Return the squared residuals (rows, length) of some rows of the table."""

@@ -12,13 +12,14 @@ labels alone are read too, and encoders are searched by descent, not exhaustivel
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from benchmark.api import Attack, Grant, Observation, Reconstruction
+from benchmark.toolbox.text.sequences import sequences_of_words
 from benchmark.toolbox.text.spans import (
     CLEAR,
     attention_span,
@@ -41,6 +42,8 @@ class SpanTokens(Attack):
     """Two spans, a prefix at a time; a batch of one sequence takes the first span alone."""
 
     needs: ClassVar = frozenset({Grant.BATCH_SIZE, Grant.LENGTH})
+
+    grouping: Literal["second_span", "projectors"] = "second_span"
 
     def applies(self, seen: Observation) -> None:
         blocks = 1 if seen.batch_size == 1 else 2
@@ -66,7 +69,8 @@ class SpanTokens(Attack):
         if batch == 1:
             found = Found(tokens[:, :1].T, possible[:, :1].T)
         else:
-            found = self._sequences(seen, tokens, possible)
+            read = self._by_projectors if self.grouping == "projectors" else self._sequences
+            found = read(seen, tokens, possible)
         missing = (0, seen.length - found.tokens.shape[1])
         return Found(pad(found.tokens, missing), pad(found.certain, missing))
 
@@ -82,3 +86,12 @@ class SpanTokens(Attack):
                 return Settler(block, span, tokens, possible, batch).settle()
             choices = [row[good] for row, good in zip(tokens, possible, strict=True)]
             return grow(block, span, choices, batch)
+
+    def _by_projectors(self, seen: Observation, tokens: Tensor, possible: Tensor) -> Found:
+        """Return the sequences that the first attention tells; else each position's nearest."""
+        batch, words = seen.batch_size, tokens[possible].unique()
+        found = sequences_of_words(seen.update, seen.model, words, batch, len(tokens))
+        if found is None:
+            nearest = tokens[:, :batch].T
+            return Found(nearest, torch.zeros_like(nearest, dtype=torch.bool))
+        return Found(found.tokens, found.certain)
