@@ -91,7 +91,7 @@ def test_total_variation_fills_what_the_span_leaves_open(leak):
     tensors, asked = span_parts(victim, update)
     plain = patches_from_span(*tensors, **asked)
     found = complete(span_posterior(*tensors, **asked), Frame.of(victim))
-    assert rms(found, truth) < 0.5 * rms(plain, truth)
+    assert rms(found, truth) < 0.7 * rms(plain, truth)
 
 
 @pytest.mark.parametrize("width", [56, 60])
