@@ -10,6 +10,18 @@ from typing import Annotated, Any
 import typer
 
 from benchmark.errors import BenchmarkError
+from benchmark.options import (
+    SELECTS,
+    Device,
+    Key,
+    Mirror,
+    Plugins,
+    Results,
+    Seeds,
+    count,
+    mirror,
+    numbers,
+)
 
 UsageError: Any = typer.BadParameter.__mro__[1]  # typer brings its own click, unexported
 
@@ -28,43 +40,22 @@ data_app = typer.Typer(
 )
 app.add_typer(data_app, name="data")
 
-_SELECTS = ", with all its variants, or NAME,key=value, or NAME,defaults; may be repeated."
-
-Results = Annotated[Path, typer.Option(help="Folder of the records.", metavar="DIR")]
-Plugins = Annotated[
-    list[Path] | None,
-    typer.Option(help="Another folder of submissions; its attacks run isolated.", metavar="DIR"),
-]
-Mirror = Annotated[
-    Path | None,
-    typer.Option(help="Local mirror of data sets and weights; else $GRADLEAK_DATA.", metavar="DIR"),
-]
-Key = Annotated[
-    Path | None,
-    typer.Option(
-        help="Key of what clients draw in secret, 16 random bytes or more; else a public one.",
-        metavar="FILE",
-    ),
-]
-
 
 @app.command()
 def run(
     suite: Annotated[str, typer.Argument(metavar="SUITE_OR_PROTOCOL")],
     attack: Annotated[
-        list[str] | None, typer.Option(help=f"Only this attack{_SELECTS}", metavar="NAME")
+        list[str] | None, typer.Option(help=f"Only this attack{SELECTS}", metavar="NAME")
     ] = None,
     defense: Annotated[
         list[str] | None,
-        typer.Option(help=f"Only this defense{_SELECTS}", metavar="NAME"),
+        typer.Option(help=f"Only this defense{SELECTS}", metavar="NAME"),
     ] = None,
     trials: Annotated[
         str | None, typer.Option(help="At most the first N trials of each seed.", metavar="N")
     ] = None,
-    seeds: Annotated[
-        str | None, typer.Option(help="Other seeds than the protocol's.", metavar="0,1,2")
-    ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    seeds: Seeds = None,
+    device: Device = "auto",
     results: Results = Path("results"),
     data: Mirror = None,
     plugins: Plugins = None,
@@ -88,11 +79,11 @@ def run(
         suite=suite,
         attacks=tuple(attack or ()),
         defenses=tuple(defense or ()),
-        trials=_count(trials),
-        seeds=_numbers(seeds),
+        trials=count(trials),
+        seeds=numbers(seeds),
         device=device,
         results=results,
-        mirror=_mirror(data),
+        mirror=mirror(data),
         plugins=tuple(plugins or ()),
         isolate=isolate,
         key=key,
@@ -124,7 +115,7 @@ def verify(
     ] = None,
     results: Results = Path("results"),
     data: Mirror = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
     plugins: Plugins = None,
     key: Key = None,
 ) -> None:
@@ -138,7 +129,7 @@ def verify(
         hours=hours,
         against=against,
         results=results,
-        mirror=_mirror(data),
+        mirror=mirror(data),
         device=device,
         plugins=tuple(plugins or ()),
         key=key,
@@ -149,10 +140,8 @@ def verify(
 @app.command()
 def train(
     protocol: Annotated[str, typer.Argument(metavar="PROTOCOL")],
-    seeds: Annotated[
-        str | None, typer.Option(help="Other seeds than the protocol's.", metavar="0,1,2")
-    ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    seeds: Seeds = None,
+    device: Device = "auto",
     data: Mirror = None,
 ) -> None:
     """Train the victims of a protocol with `trained_on`, once; the weights go to a cache."""
@@ -161,7 +150,7 @@ def train(
     from benchmark.running.train import train
 
     chosen, place = load_protocol(protocol), device_named(device)
-    for line in train(chosen, _numbers(seeds), _mirror(data), place):
+    for line in train(chosen, numbers(seeds), mirror(data), place):
         print(line)
 
 
@@ -169,7 +158,7 @@ def train(
 def tune(
     suite: Annotated[list[str], typer.Argument(metavar="SUITE_OR_PROTOCOL...")],
     attack: Annotated[
-        list[str] | None, typer.Option(help=f"Only this attack{_SELECTS}", metavar="NAME")
+        list[str] | None, typer.Option(help=f"Only this attack{SELECTS}", metavar="NAME")
     ] = None,
     trials: Annotated[
         int | None,
@@ -178,7 +167,7 @@ def tune(
     plan: Annotated[
         bool, typer.Option("--plan", help="Only say what is due; run and write nothing.")
     ] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
     results: Results = Path("results"),
     data: Mirror = None,
 ) -> None:
@@ -193,8 +182,42 @@ def tune(
     place = device_named(device)
     if not plan:
         check_writable(results)
-    tuner = Tuner(results, trials, plan, _mirror(data), place, provenance(place))
+    tuner = Tuner(results, trials, plan, mirror(data), place, provenance(place))
     for line in tuner.tune(parts, attack or ()):
+        print(line, flush=True)
+
+
+@app.command()
+def utility(
+    protocol: Annotated[str, typer.Argument(metavar="UTILITY_PROTOCOL")],
+    defense: Annotated[
+        list[str] | None, typer.Option(help=f"Only this defense{SELECTS}", metavar="NAME")
+    ] = None,
+    seeds: Seeds = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Only say what is due; run and write nothing.")
+    ] = False,
+    device: Device = "auto",
+    results: Results = Path("results"),
+    data: Mirror = None,
+    plugins: Plugins = None,
+) -> None:
+    """Measure what defenses cost: federated training with each of them on; finish what is due."""
+    from benchmark.protocol import load_utility
+    from benchmark.running.start import device_named
+    from benchmark.utility import Order, measure
+
+    order = Order(
+        load_utility(protocol),
+        results,
+        tuple(defense or ()),
+        numbers(seeds),
+        tuple(plugins or ()),
+        mirror(data),
+        device_named(device),
+        plan,
+    )
+    for line in measure(order):
         print(line, flush=True)
 
 
@@ -248,26 +271,11 @@ def picture(
     plugins: Plugins = None,
 ) -> None:
     """Draw originals and reconstructions side by side."""
-    from benchmark.cell import Cell
-    from benchmark.errors import ProtocolError
-    from benchmark.leaderboard.gallery import draw, rows
-    from benchmark.protocol import load_protocol
-    from benchmark.registry import Registry
-    from benchmark.running.inprocess import InProcess
-    from benchmark.running.start import device_named
-    from benchmark.tracks import VisionSetting, load_setting
+    from benchmark.picturing import picture
 
-    chosen, registry = load_protocol(protocol), Registry(plugins or ())
-    cells = [
-        Cell(chosen, d, a, seed)
-        for a in registry.select("attack", attack or ())
-        for d in registry.select("defense", defense or ("none",))
-    ]
-    setting = load_setting(chosen, _mirror(data), device_named("auto"))
-    if not isinstance(setting, VisionSetting):
-        raise ProtocolError(f"{protocol} is of text; a picture shows images")
-    columns = range(min(trials, chosen.trials))
-    draw(rows(cells, setting, setting.round(seed), InProcess(), columns), output)
+    picture(
+        protocol, output, attack or (), defense or ("none",), trials, seed, mirror(data), plugins
+    )
     print(f"wrote {output}")
 
 
@@ -298,7 +306,7 @@ def status(data: Mirror = None) -> None:
     """Show of every data set where it is, its size, its digest and its terms; no network."""
     from benchmark.data.status import table
 
-    print(table(_mirror(data)))
+    print(table(mirror(data)))
 
 
 @data_app.command()
@@ -306,7 +314,7 @@ def fetch(name: Annotated[str, typer.Argument(metavar="NAME")], data: Mirror = N
     """Bring a data set from the hub into the mirror; finish what was interrupted."""
     from benchmark.data.fetch import fetch
 
-    for line in fetch(name, _mirror(data)):
+    for line in fetch(name, mirror(data)):
         print(line)
 
 
@@ -333,32 +341,6 @@ def main() -> None:
 
 def _warn(line: str) -> None:
     print(f"gradleak: {line}", file=sys.stderr)
-
-
-def _mirror(given: Path | None) -> Path | None:
-    """Return the mirror's folder: the option, else the environment."""
-    environment = os.environ.get("GRADLEAK_DATA")
-    named = given or (Path(environment) if environment else None)
-    if named is not None and not named.is_dir():
-        raise BenchmarkError(f"{named}: no such folder; --data wants a mirror of data sets")
-    return named
-
-
-def _count(text: str | None) -> int | None:
-    if text is None:
-        return None
-    if not text.isdecimal() or int(text) < 1:
-        raise BenchmarkError(f"--trials {text!r}: wanted a whole number from 1 on")
-    return int(text)
-
-
-def _numbers(text: str | None) -> tuple[int, ...] | None:
-    if text is None:
-        return None
-    try:
-        return tuple(dict.fromkeys(int(part) for part in text.split(",")))
-    except ValueError:
-        raise BenchmarkError(f"--seeds {text!r}: wanted whole numbers such as 0,1,2") from None
 
 
 if __name__ == "__main__":

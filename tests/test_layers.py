@@ -10,13 +10,23 @@ import yaml
 ROOT = Path(__file__).parents[1]
 LAYERS = (
     ("errors", "seeds", "versions"),
-    ("contract", "documents", "identity"),
+    ("contract", "documents", "identity", "options"),
     ("metrics", "data", "victims"),
     ("toolbox", "protocol", "registry", "federation", "records"),
-    ("api", "stats", "listing", "published", "tracks", "attestations", "exporting", "tunings"),
+    (
+        "api",
+        "stats",
+        "listing",
+        "published",
+        "tracks",
+        "attestations",
+        "exporting",
+        "tunings",
+        "prices",
+    ),
     ("cell",),
     ("running", "leaderboard", "conformance"),
-    ("verify",),
+    ("verify", "picturing", "utility"),
     ("cli",),
 )
 NUMBER = {name: number for number, names in enumerate(LAYERS) for name in names}
@@ -26,6 +36,7 @@ NAMED = {  # what the board must know: the floor of every score, and the column 
     ("running/tune.py", "none"),
     ("leaderboard/section.py", "none"),
     ("leaderboard/picture.py", "none"),  # matplotlib's, of fonts and of faces
+    ("leaderboard/studies.py", "none"),
 }
 
 

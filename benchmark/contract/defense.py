@@ -62,6 +62,14 @@ class Defense:
         """Return the model as the server holds it; where that is another, it knows both."""
         return model
 
+    def client_view(self, model: Victim) -> Victim:
+        """Return the model as clients read it in what the server holds: `server_view` undone."""
+        return model
+
+    def wire_bytes(self, sent: Update) -> int:
+        """Return the bytes of an update as it is sent: of float32, unless the defense is denser."""
+        return sent.nbytes
+
     def describe(self) -> Mapping[str, Any]:
         """Return what the adversary may know: the parameters, never keys or draws."""
         return dataclasses.asdict(cast("DataclassInstance", self))

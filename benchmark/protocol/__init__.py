@@ -3,10 +3,12 @@ from benchmark.protocol.files import (
     SuitePart,
     load_protocol,
     load_suite,
+    load_utility,
     protocol_files,
     protocols_of,
     read_suites,
     suite_files,
+    utility_files,
 )
 from benchmark.protocol.settings import (
     Curve,
@@ -16,6 +18,7 @@ from benchmark.protocol.settings import (
     TextProtocol,
     VisionProtocol,
 )
+from benchmark.protocol.utility import Training, UtilityProtocol
 
 __all__ = [
     "PROTOCOLS",
@@ -25,11 +28,15 @@ __all__ = [
     "Suite",
     "SuitePart",
     "TextProtocol",
+    "Training",
+    "UtilityProtocol",
     "VisionProtocol",
     "load_protocol",
     "load_suite",
+    "load_utility",
     "protocol_files",
     "protocols_of",
     "read_suites",
     "suite_files",
+    "utility_files",
 ]

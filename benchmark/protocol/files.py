@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,21 +11,35 @@ from typing import TypeVar
 from benchmark.documents import Document, read_document
 from benchmark.errors import ProtocolError
 from benchmark.protocol.settings import Protocol, Suite, TextProtocol, VisionProtocol
+from benchmark.protocol.utility import UtilityProtocol
 
 PROTOCOLS = Path(__file__).resolve().parent.parent.parent / "protocols"
 _TRACKS: dict[str, type[Protocol]] = {"vision": VisionProtocol, "text": TextProtocol}
 
-_Settings = TypeVar("_Settings", Protocol, Suite)
+_APART = {"grids", "suites", "utility"}  # folders whose files are no protocols of attacks
+
+_Settings = TypeVar("_Settings", Protocol, Suite, UtilityProtocol)
 
 
 def protocol_files(folder: Path = PROTOCOLS) -> dict[str, Path]:
     """Return every protocol's file by the protocol's name."""
-    return _files(folder, suites=False)
+    paths = (path for path in folder.rglob("*.yaml") if path.parent.name not in _APART)
+    return _files(paths)
 
 
 def suite_files(folder: Path = PROTOCOLS) -> dict[str, Path]:
     """Return every suite's file by the suite's name."""
-    return _files(folder, suites=True)
+    return _files(folder.rglob("suites/*.yaml"))
+
+
+def utility_files(folder: Path = PROTOCOLS) -> dict[str, Path]:
+    """Return every utility protocol's file by the protocol's name."""
+    return _files(folder.rglob("utility/*.yaml"))
+
+
+def load_utility(name_or_path: str) -> UtilityProtocol:
+    """Load a utility protocol by its name, or by the path of a YAML file; raises as the others."""
+    return _load(_find(name_or_path, utility_files(), "utility protocol"), UtilityProtocol)
 
 
 def load_protocol(name_or_path: str) -> Protocol:
@@ -88,11 +102,9 @@ def _parts(name: str, outer: tuple[str, ...]) -> Iterator[SuitePart]:
         yield from _parts(inner, (*outer, name))
 
 
-def _files(folder: Path, *, suites: bool) -> dict[str, Path]:
+def _files(paths: Iterable[Path]) -> dict[str, Path]:
     files: dict[str, Path] = {}
-    for path in sorted(folder.rglob("*.yaml")):
-        if path.parent.name == "grids" or (path.parent.name == "suites") != suites:
-            continue
+    for path in sorted(paths):
         if path.stem in files:
             raise ProtocolError(f"{path}: the name {path.stem} is taken by {files[path.stem]}")
         files[path.stem] = path

@@ -28,6 +28,10 @@ class GradientPruning(Defense):
     def protect_update(self, update: Update, model: Victim, draws: np.random.Generator) -> Update:
         return Update({name: self._pruned(tensor) for name, tensor in update.items()})
 
+    def wire_bytes(self, sent: Update) -> int:
+        """Return the bytes of a value and an index for each entry that is left, 4 each."""
+        return sum(8 * int(tensor.count_nonzero()) for tensor in sent.values())
+
     def _pruned(self, tensor: Tensor) -> Tensor:
         """Return a tensor with zeros; of equal magnitudes at the threshold all are kept."""
         size = tensor.abs()

@@ -34,3 +34,7 @@ class HalfPrecision(Defense):
             key: (tensor * scale).to(chosen).float() / scale for key, tensor in update.items()
         }
         return Update(rounded)
+
+    def wire_bytes(self, sent: Update) -> int:
+        """Return two bytes an entry."""
+        return sent.nbytes // 2

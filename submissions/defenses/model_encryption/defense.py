@@ -56,11 +56,11 @@ class Keyed(Defense):
 
     def server_view(self, model: Victim) -> Victim:
         """Return the encrypted model."""
-        held = copy.deepcopy(model)
-        encrypted = self.encrypt({n: w.detach() for n, w in held.weights().items()}, model)
-        for name, weight in held.weights().items():
-            weight.data.copy_(encrypted[name])
-        return held
+        return _with_weights(model, self.encrypt(_weights(model), model))
+
+    def client_view(self, model: Victim) -> Victim:
+        """Return the decrypted model."""
+        return _with_weights(model, self.decrypt(_weights(model), model))
 
     def protect_update(self, update: Update, model: Victim, draws: np.random.Generator) -> Update:
         return Update(self.encrypt(dict(update), model))
@@ -85,3 +85,14 @@ class Keyed(Defense):
         if parts.position in done:
             done[parts.position] = done[parts.position][:, order]
         return done
+
+
+def _weights(model: Victim) -> dict[str, Tensor]:
+    return {name: weight.detach() for name, weight in model.weights().items()}
+
+
+def _with_weights(model: Victim, chosen: dict[str, Tensor]) -> Victim:
+    made = copy.deepcopy(model)
+    for name, weight in made.weights().items():
+        weight.data.copy_(chosen[name])
+    return made

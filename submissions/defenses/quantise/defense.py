@@ -30,6 +30,10 @@ class Quantise(Defense):
     def protect_update(self, update: Update, model: Victim, draws: np.random.Generator) -> Update:
         return Update({name: self._rounded(tensor, draws) for name, tensor in update.items()})
 
+    def wire_bytes(self, sent: Update) -> int:
+        """Return the bytes of the entries' bits, and of a float a tensor, its step."""
+        return sum(-(-self.bits * tensor.numel() // 8) + 4 for tensor in sent.values())
+
     def _rounded(self, tensor: Tensor, draws: np.random.Generator) -> Tensor:
         step = tensor.abs().max() / (2 ** (self.bits - 1) - 1)
         if step == 0:

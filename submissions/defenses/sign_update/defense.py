@@ -18,3 +18,7 @@ class SignUpdate(Defense):
 
     def protect_update(self, update: Update, model: Victim, draws: np.random.Generator) -> Update:
         return Update({name: tensor.sign() for name, tensor in update.items()})
+
+    def wire_bytes(self, sent: Update) -> int:
+        """Return the bytes of a bit an entry; zeros are too few to count."""
+        return sum(-(-tensor.numel() // 8) for tensor in sent.values())

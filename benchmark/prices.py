@@ -1,0 +1,78 @@
+"""What defenses cost: accuracies of federated training, a line a seed in `utility.jsonl`.
+
+A line is of a utility protocol, a defense and a seed; the last of equal ones counts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from benchmark.errors import RecordError
+from benchmark.records import Provenance
+from benchmark.records.files import locked
+from benchmark.records.storage import append_text
+
+
+class Price(BaseModel):
+    """One training with a defense on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    protocol: str
+    digest: str
+    """Of the utility protocol."""
+    defense: str
+    version: str
+    """The defense's."""
+    harness: str
+    """The harness's version."""
+    seed: int
+    description: dict[str, bool | int | float | str | None]
+    """What the defense says of itself, an epsilon too."""
+    rate: float | None
+    """Of the server, the best on the held-out part; None where none trained."""
+    accuracy: float | None
+    """Share of the private split whose label is told; None where the defense does not fit."""
+    reason: str | None = None
+    """Why there is no accuracy."""
+    seconds: float
+    """Of all clients and the server, the choice of the rate left out."""
+    sent: int
+    """Bytes that a client sent in all."""
+    provenance: Provenance
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What it is the price of, as it is now."""
+        named = (self.protocol, self.digest, self.defense, self.version, self.harness)
+        return (*named, str(self.seed))
+
+
+class Prices:
+    """What is recorded in a results folder."""
+
+    def __init__(self, results: Path) -> None:
+        """Read a results folder's prices, if it has any.
+
+        Raises:
+            RecordError: a line is none.
+        """
+        self.path = results / "utility.jsonl"
+        self.found: dict[tuple[str, ...], Price] = {}
+        text = self.path.read_text(encoding="utf-8") if self.path.is_file() else ""
+        whole = text[: text.rfind("\n") + 1]  # a tail that a kill left is cut off by the next one
+        for number, line in enumerate(whole.splitlines(), start=1):
+            try:
+                one = Price.model_validate_json(line)
+            except ValidationError as error:
+                said = error.errors()[0]["msg"]
+                raise RecordError(f"{self.path}:{number}: not a price: {said}") from error
+            self.found[one.key] = one
+
+    def add(self, one: Price) -> None:
+        """Keep a price."""
+        with locked(self.path):
+            append_text(self.path, f"{one.model_dump_json(exclude_defaults=True)}\n")
+        self.found[one.key] = one

@@ -1,0 +1,3 @@
+from benchmark.utility.measure import Order, measure
+
+__all__ = ["Order", "measure"]

@@ -1,0 +1,116 @@
+import pytest
+import torch
+
+from benchmark.contract import Defense, Update
+from benchmark.data import load_images
+from benchmark.protocol import Training
+from benchmark.registry import Registry
+from benchmark.utility.federated import Images, accuracy, shares, train
+
+SETTING = {"clients": 3, "rounds": 20, "batch_size": 8, "rates": (0.03,)}
+REGISTRY = Registry()
+
+
+@pytest.fixture(scope="module")
+def data():
+    digits = load_images("digits", "train", 16)
+    return Images(digits.images[:200], digits.labels[:200])
+
+
+@pytest.fixture
+def victim(make_victim):
+    return make_victim(size=16, patch=4, width=32, depth=1)
+
+
+@pytest.fixture
+def trained(victim, data):
+    def run(defense="none", rate=0.03, seed=0, **changes):
+        made = REGISTRY.find("defense", defense)[0].build() if isinstance(defense, str) else defense
+        training = Training(**SETTING | changes)
+        given = {"rate": rate, "name": "here", "seed": seed}
+        return train(victim, made, "label", data, training, **given)
+
+    return run
+
+
+def weights(model):
+    return {name: weight.detach() for name, weight in model.weights().items()}
+
+
+def test_training_tells_more_labels_than_the_victim_did_and_leaves_it_as_it_is(
+    victim, trained, data
+):
+    before = weights(victim)
+    assert accuracy(trained(rounds=60).model, data) > accuracy(victim, data) + 0.3
+    assert all(torch.equal(weight, before[name]) for name, weight in weights(victim).items())
+
+
+def test_encrypted_training_ends_where_plain_training_does(trained, data):
+    plain, encrypted = trained().model, trained("model_encryption").model
+    for name, weight in weights(plain).items():
+        torch.testing.assert_close(weights(encrypted)[name], weight, rtol=1e-3, atol=1e-5)
+    assert accuracy(encrypted, data) == accuracy(plain, data)
+
+
+def test_one_client_without_momentum_is_gradient_descent_on_its_batches(victim, data, trained):
+    seen = []
+
+    class Watch(Defense):
+        def compute_update(self, batch, model, gradient, draws):
+            seen.append(batch)
+            return gradient(batch)
+
+    found = trained(Watch(), clients=1, rounds=3, momentum=0.0).model
+    optimiser = torch.optim.SGD(victim.weights().values(), lr=0.03)
+    for batch in seen:
+        optimiser.zero_grad()
+        victim.loss(batch).backward()
+        optimiser.step()
+    for name, weight in weights(victim).items():
+        torch.testing.assert_close(weights(found)[name], weight)
+
+
+def test_what_is_withheld_is_not_trained(victim, trained):
+    found = weights(trained("withhold_position").model)
+    assert torch.equal(found["pos_embed"], weights(victim)["pos_embed"])
+    assert not torch.equal(found["head.weight"], weights(victim)["head.weight"])
+
+
+def test_bytes_are_those_of_one_client_s_updates(victim, trained):
+    numbers = sum(weight.numel() for weight in victim.weights().values())
+    assert trained(rounds=2).sent == 2 * 4 * numbers
+    assert trained("half_precision", rounds=2).sent == 2 * 2 * numbers
+    assert trained("sign_update", rounds=2).sent < 2 * 4 * numbers / 31
+    assert trained("gradient_pruning,share=0.99", rounds=2).sent < 0.05 * 2 * 4 * numbers
+
+
+def test_same_seed_trains_the_same_weights_and_another_others(trained):
+    first, again, other = (weights(trained("gaussian_noise", seed=s).model) for s in (0, 0, 1))
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not torch.equal(first["head.weight"], other["head.weight"])
+
+
+@pytest.mark.parametrize("split", [{}, {"split": "dirichlet", "concentration": 0.05}])
+def test_shares_are_disjoint_whole_and_never_empty(data, split):
+    parts = shares(data.labels, Training(**SETTING | split), 0, "here")
+    assert len(parts) == 3
+    assert all(len(part) for part in parts)
+    assert torch.cat(parts).sort().values.tolist() == list(range(200))
+
+
+def test_dirichlet_shares_are_skewed_by_class(data):
+    def skew(**split):
+        parts = shares(data.labels, Training(**SETTING | split), 0, "here")
+        counts = torch.stack([torch.bincount(data.labels[part], minlength=10) for part in parts])
+        return (counts.float() / counts.sum(0)).amax(0).mean()
+
+    assert skew(split="dirichlet", concentration=0.05) > skew() + 0.2
+
+
+def test_update_of_another_kind_of_defense_reaches_the_server(trained, victim):
+    class Zero(Defense):
+        def protect_update(self, update, model, draws):
+            return Update({name: torch.zeros_like(tensor) for name, tensor in update.items()})
+
+    found = weights(trained(Zero()).model)
+    assert all(torch.equal(weight, found[name]) for name, weight in weights(victim).items())

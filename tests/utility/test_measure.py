@@ -1,0 +1,107 @@
+import pytest
+import torch
+import yaml
+
+from benchmark.errors import ProtocolError, RecordError
+from benchmark.prices import Prices
+from benchmark.protocol import load_utility, utility_files
+from benchmark.registry import Registry
+from benchmark.utility import Order, measure
+
+TINY = {
+    "name": "tiny",
+    "version": 1,
+    "title": "Tiny",
+    "description": "As small as it gets.",
+    "data": {"name": "digits", "size": 8},
+    "victim": {"architecture": "april_b", "patch": 4, "width": 16, "depth": 1},
+    "training": {"clients": 2, "rounds": 2, "batch_size": 8, "rates": [1e-9, 0.1]},
+    "seeds": [0, 1],
+    "defenses": ["none", "withhold_position"],
+    "leakage": "quick_digits_search",
+}
+
+
+@pytest.fixture
+def order(tmp_path):
+    def make(results=None, **changes):
+        path = tmp_path / "tiny.yaml"
+        path.write_text(yaml.safe_dump(TINY | changes))
+        place = results or tmp_path / "results"
+        return Order(load_utility(str(path)), place, (), None, (), None, torch.device("cpu"))
+
+    return make
+
+
+def run(order):
+    return list(measure(order))
+
+
+def test_a_price_is_recorded_for_each_defense_and_seed_and_not_again(order):
+    first = run(order())
+    assert first[0] == "tiny: 2 defenses, 4 trainings due"
+    assert first[1].startswith("none: ")
+    found = Prices(order().results).found.values()
+    assert {(p.defense, p.seed) for p in found} == {
+        (name, seed) for name in TINY["defenses"] for seed in (0, 1)
+    }
+    assert all(0 <= p.accuracy <= 1 and p.rate in (1e-9, 0.1) and p.sent > 0 for p in found)
+    assert run(order()) == ["tiny: 2 defenses, 0 trainings due"]
+
+
+def test_the_rate_is_the_one_that_does_best_on_the_held_out_part(order):
+    longer = {**TINY["training"], "rounds": 30, "rates": [1e-9, 0.03, 1e4]}
+    run(order(training=longer, defenses=["none"], seeds=[0]))
+    (price,) = Prices(order().results).found.values()
+    assert price.rate == 0.03
+
+
+def test_a_title_makes_nothing_due_and_another_round_everything(order):
+    run(order(defenses=["none"]))
+    assert run(order(defenses=["none"], title="Other")) == ["tiny: 1 defenses, 0 trainings due"]
+    longer = {**TINY["training"], "rounds": 3}
+    assert run(order(defenses=["none"], training=longer))[0].endswith("2 trainings due")
+
+
+def test_a_defense_that_does_not_fit_says_why_and_has_no_accuracy(order):
+    lines = run(order(defenses=["withhold,blocks=5-8"], seeds=[0]))
+    assert lines[1].startswith("withhold,blocks=5-8: n/a: ")
+    (price,) = Prices(order().results).found.values()
+    assert price.accuracy is None
+
+
+def test_epsilon_of_differential_privacy_stands_in_the_price(order):
+    run(order(defenses=["dp_sgd,noise=1.0,rounds=2,sampling_rate=0.1"], seeds=[0]))
+    (price,) = Prices(order().results).found.values()
+    assert 0 < price.description["epsilon"] < 10
+
+
+def test_damaged_line_is_an_error_that_names_it(order):
+    path = order().results / "utility.jsonl"
+    path.parent.mkdir()
+    path.write_text('{"protocol": 1}\n')
+    with pytest.raises(RecordError, match=r"utility\.jsonl:1: not a price"):
+        run(order())
+
+
+@pytest.mark.parametrize(
+    ("training", "said"),
+    [
+        ({"split": "dirichlet"}, "split: dirichlet and concentration stand together"),
+        ({"local_steps": 3}, "local_steps above 1 and local_rate stand together"),
+        ({"rates": [-1.0]}, "rates are above 0"),
+        ({"rounds": 0}, "training.rounds"),
+    ],
+)
+def test_wrong_training_is_refused(order, training, said):
+    with pytest.raises(ProtocolError, match=said):
+        order(training={**TINY["training"], **training})
+
+
+@pytest.mark.parametrize("name", utility_files())
+def test_shipped_utility_protocol_names_what_there_is(name):
+    protocol, registry = load_utility(name), Registry()
+    assert all(registry.find("defense", one) for one in protocol.defenses)
+    from benchmark.protocol import load_protocol
+
+    assert load_protocol(protocol.leakage)
