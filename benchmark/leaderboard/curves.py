@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmark.leaderboard.groups import Scored
-from benchmark.leaderboard.section import Section
+from benchmark.leaderboard.section import NONE, Section
 from benchmark.protocol import Curve, Suite
 from benchmark.stats import PRIOR, CellSummary
 
@@ -78,8 +78,12 @@ def _named(curve: Curve, attack: str) -> str | None:
 
 
 def _order(curve: Curve, cell: CellSummary) -> tuple[int, str]:
-    named = cell.defense in curve.defenses
-    return curve.defenses.index(cell.defense) if named else len(curve.defenses), cell.defense
+    named = _defenses(curve)
+    return named.index(cell.defense) if cell.defense in named else len(named), cell.defense
+
+
+def _defenses(curve: Curve) -> tuple[str, ...]:
+    return curve.defenses or (NONE,)
 
 
 def _place(curve: Curve, section: Section, cell: CellSummary) -> X | None:
@@ -88,10 +92,10 @@ def _place(curve: Curve, section: Section, cell: CellSummary) -> X | None:
     arguments = dict(part.split("=", 1) for part in given)
     defense, _, argument = curve.x.partition(".")
     if curve.x == "defense":
-        return cell.defense if cell.defense in curve.defenses else None
+        return cell.defense if cell.defense in _defenses(curve) else None
     if defense == name and argument in arguments:
         return _number(arguments[argument])
-    if cell.defense not in curve.defenses:
+    if cell.defense not in _defenses(curve):
         return None
     said = setting(section, curve.x)
     return curve.unsaid if said is None else said

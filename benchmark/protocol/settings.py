@@ -267,8 +267,8 @@ class Curve(_Frozen):
     """Of the suite's own; empty is all of them."""
     attacks: tuple[str, ...] = ()
     """As `--attack` names them; empty is all that ran, less the controls."""
-    defenses: tuple[str, ...] = ("none",)
-    """As records name them, in the order of the axis where it is theirs."""
+    defenses: tuple[str, ...] = ()
+    """As records name them, in the order of the axis where it is theirs; empty is undefended."""
     lines: str | None = None
     """A key of the protocol whose values have a line each; None is one line an attack."""
     logarithmic: bool = False
