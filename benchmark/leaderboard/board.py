@@ -10,6 +10,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmark.errors import RecordError
 from benchmark.leaderboard import matrices, studies, summary
+from benchmark.leaderboard.costs import Costs, costs
 from benchmark.leaderboard.given import given
 from benchmark.leaderboard.groups import groups
 from benchmark.leaderboard.markdown import Footnotes, Links, code, prose
@@ -42,7 +43,9 @@ HOLDS = f"""\
 {MARKS["holds"]} **holds**: no attack's lead over the prior alone, on the same trials, reaches \
 1 dB (0.05 of a score up to 1) at the upper end of its 95 % interval. {MARKS["leaks"]} **leaks**: \
 one exceeds it at the lower end. {MARKS["open"]} **open**: neither, or under ten trials, or no \
-attack had its paper's budget. Counted are the protocols that leak where nothing defends."""
+attack had its paper's budget. Counted are the protocols that leak where nothing defends. A worst \
+case is **reliable** where an attack that knows the defense (`adaptive_to`) is the strongest, or as \
+strong."""
 READING = """\
 - `131.2 [129.4, 133.1]` is a mean over trials with its 95 % bootstrap interval; of under ten \
 trials no interval is told, their number stands behind, `131.2 (4)`, and nothing is ranked. A \
@@ -100,7 +103,13 @@ def write_board(
     for study in drawn:
         written[folder / f"{study.page}.md"] = study.told(Links(folder), output)
         written[folder / f"{study.page}.svg"] = study.pictured()
-    written[output] = _board(results, output, found, drawn, len(table.damaged))
+    priced = costs(results, found)
+    for one in priced:
+        file = results / "utility.jsonl"
+        written[folder / f"{one.page}.md"] = one.told(Links(folder), output, file)
+        if one.section is not None:
+            written[folder / f"{one.page}.svg"] = one.pictured()
+    written[output] = _board(results, output, found, drawn, priced, len(table.damaged))
     for path, text in written.items():
         replace(path, text if path.suffix == ".svg" else f"{text}\n{SIGNATURE}\n")
     for path in folder.glob("*.md"):
@@ -114,6 +123,7 @@ def _board(
     output: Path,
     found: Sequence[Section],
     drawn: Sequence[studies.Study],
+    priced: Sequence[Costs],
     damaged: int,
 ) -> str:
     links, notes, folder = Links(output.parent), Footnotes(), output.with_suffix("")
@@ -139,6 +149,11 @@ def _board(
     for group in threats:
         if table := summary.defenses(group, links):
             blocks += [summary.heading(group), table]
+    if priced:
+        blocks.append("## What does a defense cost?")
+    for one in priced:
+        page = links.url(folder / f"{one.page}.md")
+        blocks.append(f"[{prose(one.protocol.title)}]({page}): {one.sentence()}")
     blocks.append("## What does it mean for a model like mine?")
     for track, table in models(found, links).items():
         blocks += [f"**{track}**", table]

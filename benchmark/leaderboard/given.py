@@ -22,6 +22,7 @@ class Given:
         paper_gradients: gradients of a trial in the paper, or by data set.
         rate: learning rate of a search that has one.
         version: of its code.
+        adaptive_to: names of the defenses that it knows how to meet.
     """
 
     title: str = ""
@@ -32,6 +33,7 @@ class Given:
     paper_gradients: int | dict[str, int] | None = field(default=None, hash=False)
     rate: float | None = None
     version: str = ""
+    adaptive_to: tuple[str, ...] = ()
 
     @staticmethod
     def of(submission: Submission) -> Given:
@@ -51,6 +53,7 @@ class Given:
             manifest.paper_gradients,
             getattr(attack, "rate", None) if isinstance(attack, SearchAttack) else None,
             submission.version,
+            manifest.adaptive_to,
         )
 
     def in_paper(self, data: str) -> int | None:

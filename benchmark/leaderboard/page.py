@@ -104,7 +104,7 @@ def defenses(section: Section, links: Links) -> str:
     for name in section.defenses:
         cell = section.worst.get(name)
         if cell is None:
-            rows.append([code(name), DASH, DASH, DASH, DASH, DASH])
+            rows.append([code(name), *[DASH] * 6])
             continue
         score = cell.scores[section.primary]
         worst = links.to(mean(score), section.file(cell.attack))
@@ -115,13 +115,25 @@ def defenses(section: Section, links: Links) -> str:
                 code(name),
                 f"{MARKS[outcome]}{NBSP}{outcome}",
                 code(cell.attack),
+                knows(section, name),
                 worst,
                 lead,
                 str(score.n),
             ]
         )
-    headers = ["Defense", "", "Worst case by", "It reads", "More than the prior alone", "Trials"]
-    return grid(headers, rows, words=3)
+    headers = ["Defense", "", "Worst case by", "Of those that know it"]
+    headers += ["It reads", "More than the prior alone", "Trials"]
+    return grid(headers, rows, words=4)
+
+
+def knows(section: Section, defense: str) -> str:
+    """Return the strongest attack that knows a defense, and whether the worst case is reliable."""
+    if defense == NONE:
+        return DASH
+    known = section.adaptive(defense)
+    if known is None:
+        return "none: unreliable"
+    return code(known.attack) + ("" if section.reliable(defense) else ": sees less, unreliable")
 
 
 def ranking(section: Section, links: Links) -> str:

@@ -106,6 +106,28 @@ class Section:
         full = [name for name in tried if not self.reduced(name)]
         return "holds" if below and full else "open"
 
+    def adaptive(self, defense: str) -> CellSummary | None:
+        """Return the cell of the strongest attack that knows how to meet a defense, if one ran."""
+        name = defense.partition(",")[0]
+        known = [
+            cell
+            for cell in self.summaries
+            if cell.defense == defense and name in self.given[cell.attack].adaptive_to
+        ]
+        return stats.worst_case(known, self.primary, higher=self.higher)
+
+    def reliable(self, defense: str) -> bool:
+        """Tell whether a defense's worst case is by an attack that knows it, or near such a one.
+
+        Without an attack that knows the defense, or where that attack sees less than one that does
+        not, what the defense hides from those that were tried says little of what it hides.
+        """
+        known, worst = self.adaptive(defense), self.worst.get(defense)
+        if known is None or worst is None:
+            return False
+        behind = worst.scores[self.primary].mean - known.scores[self.primary].mean
+        return abs(behind) <= self.margin
+
     @property
     def margin(self) -> float:
         """The lead over the prior alone, in the primary's unit, that counts as a leak."""

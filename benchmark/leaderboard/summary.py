@@ -187,10 +187,19 @@ def defenses(group: ThreatGroup, links: Links) -> str:
                     f"{held['holds']} of {sum(held.values())}" if name != NONE else DASH,
                     str(held["leaks"]),
                     str(held["open"]),
+                    _reliable(group, name),
                     _middle(scored).linked(links),
                     scored[-1].bracketed(links),
                 ]
             )
-    headers = ["Defense", "Holds in", "Leaks in", "Open in", "Worst case, median"]
+    headers = ["Defense", "Holds in", "Leaks in", "Open in", "Reliable in", "Worst case, median"]
     headers.append("Highest" if group.higher else "Lowest")
     return grid(headers, rows) if rows else ""
+
+
+def _reliable(group: ThreatGroup, defense: str) -> str:
+    """Return in how many protocols a defense's worst case is by an attack that knows it."""
+    if defense == NONE:
+        return DASH
+    met = [section for section in group.sections if defense in section.worst]
+    return f"{sum(section.reliable(defense) for section in met)} of {len(met)}"

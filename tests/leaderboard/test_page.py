@@ -2,6 +2,8 @@ import re
 
 import pytest
 
+from benchmark.leaderboard import board
+from benchmark.leaderboard.given import Given
 from tests.leaderboard.test_board import NOISE, near, table, unlinked
 
 
@@ -184,3 +186,24 @@ def test_many_defenses_stand_in_several_tables(full):
         full.cell("mine", *near(15 + i), defense=f"d{i}")
     tables = [set(table(full.page(), "Attack", number)["mine"]) for number in (0, 1)]
     assert [len(each) for each in tables] == [6, 3]
+
+
+@pytest.mark.parametrize(
+    ("scores", "said"),
+    [
+        ({"knows": 30.0, "other": 30.5}, "| `knows` |"),
+        ({"knows": 30.0, "other": 40.0}, "| `knows`: sees less, unreliable |"),
+        ({"other": 40.0}, "| none: unreliable |"),
+    ],
+)
+def test_a_worst_case_is_reliable_by_an_attack_that_knows_the_defense(
+    folder, monkeypatch, scores, said
+):
+    given = {name: Given(adaptive_to=("noise",) if name == "knows" else ()) for name in scores}
+    monkeypatch.setattr(
+        board, "given", lambda labels, _: {n: given.get(n, Given()) for n in labels}
+    )
+    folder.protocol()
+    for name, score in scores.items():
+        folder.cell(name, *[score + i / 100 for i in range(10)], defense="noise,scale=1")
+    assert said in folder.page()
