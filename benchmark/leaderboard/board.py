@@ -44,8 +44,8 @@ HOLDS = f"""\
 1 dB (0.05 of a score up to 1) at the upper end of its 95 % interval. {MARKS["leaks"]} **leaks**: \
 one exceeds it at the lower end. {MARKS["open"]} **open**: neither, or under ten trials, or no \
 attack had its paper's budget. Counted are the protocols that leak where nothing defends. A worst \
-case is **reliable** where an attack that knows the defense (`adaptive_to`) is the strongest, or as \
-strong."""
+case is **reliable** where an attack that knows the defense (`adaptive_to`) is the strongest, or \
+as strong."""
 READING = """\
 - `131.2 [129.4, 133.1]` is a mean over trials with its 95 % bootstrap interval; of under ten \
 trials no interval is told, their number stands behind, `131.2 (4)`, and nothing is ranked. A \

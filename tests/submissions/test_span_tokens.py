@@ -57,6 +57,17 @@ def attack():
     return Registry().find("attack", "span_tokens")[0].build()
 
 
+def by_projectors():
+    return Registry().find("attack", "span_tokens,grouping=projectors")[0].build()
+
+
+def of_other_words(sequences, seed=0):
+    """Return sequences in which no word stands twice."""
+    draws = torch.Generator().manual_seed(seed)
+    words = 10 + torch.randperm(VOCABULARY - 10, generator=draws)
+    return words[: sequences * LENGTH].view(sequences, LENGTH)
+
+
 def in_order(tokens):
     return sorted(tokens.tolist())
 
@@ -135,3 +146,54 @@ def test_text_is_not_read_out_of_images(make_victim):
     victim = make_victim()
     with pytest.raises(NotApplicable, match="reads no text"):
         attack().applies(observed(victim, Update({}), (1, LENGTH)))
+
+
+@pytest.mark.parametrize("architecture", ["transformer3", "gpt2"])
+def test_the_first_attention_alone_groups_and_orders_words(architecture):
+    tokens = of_other_words(4)
+    seen = see(make(architecture, width=128), tokens)
+    answer = by_projectors().reconstruct(seen)
+    assert in_order(answer.tokens) == in_order(tokens)
+    assert answer.certain.all()
+
+
+def test_no_other_block_is_asked_where_the_first_attention_groups():
+    model, tokens = make("gpt2", width=128, depth=1), of_other_words(3)
+    seen = see(model, tokens)
+    by_projectors().applies(seen)
+    assert in_order(by_projectors().reconstruct(seen).tokens) == in_order(tokens)
+
+
+def test_a_word_that_two_sequences_share_is_set_aside_and_put_back():
+    tokens = of_other_words(4, seed=2)
+    tokens[1, 3] = tokens[0, 3]
+    answer = by_projectors().reconstruct(see(make("gpt2", width=128), tokens))
+    assert in_order(answer.tokens) == in_order(tokens)
+    assert not answer.certain.all()
+
+
+def test_an_encoders_words_are_grouped_and_what_is_certain_is_right():
+    model, tokens = make("bert_base", width=128), of_other_words(3)
+    answer = by_projectors().reconstruct(see(model, tokens, some_masked(tokens)))
+    whose = [int((row == truth).sum()) for row in answer.tokens for truth in tokens]
+    best = torch.tensor(whose).view(3, 3).argmax(1)
+    assert sorted(best.tolist()) == [0, 1, 2]
+    assert (answer.tokens == tokens[best])[answer.certain].all()
+    assert answer.certain.float().mean() > 0.3
+
+
+def test_text_of_repeated_words_is_answered_without_certainty():
+    tokens = 10 + torch.arange(LENGTH).repeat(3, 1)
+    tokens[1] = tokens[1].roll(1)
+    tokens[2] = tokens[2].roll(2)
+    answer = by_projectors().reconstruct(see(make("gpt2", width=128), tokens))
+    assert answer.tokens.shape == tokens.shape
+    assert not answer.certain[:, :-1].any()
+
+
+def test_the_grouping_by_projectors_wants_the_gradients_of_biases():
+    model, tokens = make("gpt2"), of_other_words(2)
+    seen = see(model, tokens)
+    rest = {name: g for name, g in seen.update.items() if not name.endswith("c_attn.bias")}
+    with pytest.raises(NotApplicable, match="no gradient of transformer"):
+        by_projectors().applies(observed(model, Update(rest), tokens.shape))

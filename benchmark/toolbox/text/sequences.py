@@ -16,17 +16,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from scipy.linalg import qr
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
+from benchmark.errors import NotApplicable
 from benchmark.toolbox.closedform.solve import exact, least_squares
 from benchmark.toolbox.text.spans import TextEntrance
 from benchmark.victims import LinearLayer, TextVictim, weights
 
 _APART = 0.1  # the last null eigenvalue over the next: up to 1e-4 seen of sequences told apart
+_SET_ASIDE = 8  # words, one after the other; real text shares dozens, and does not come apart
+_PART = 0.3  # of a position's gradient, the least that a word of it makes up
 _SURE = 0.1  # how far from 0 and 1 a word's shares in sequences and positions may lie
 
 
@@ -36,6 +38,22 @@ class Sequences:
 
     tokens: Tensor
     certain: Tensor
+
+
+def check_sequences(update: Mapping[str, Tensor], model: nn.Module, length: int) -> None:
+    """Raise, from shapes alone, where the first attention cannot tell sequences apart.
+
+    Raises:
+        NotApplicable: positions fill the heads, or the gradient of a bias is missing.
+    """
+    parts = TextVictim.of(model).anatomy
+    rows, places = parts.width // parts.heads, length - (not parts.masked)
+    if places + 2 > rows:
+        raise NotApplicable(f"{places} positions fill heads of {rows}")
+    block = parts.blocks[0]
+    biases = {part.bias.name for part in (block.query, block.key, block.value) if part.bias}
+    if missing := sorted(biases - set(update)):
+        raise NotApplicable(f"the update holds no gradient of {', '.join(missing)}")
 
 
 def sequences_of_words(
@@ -54,7 +72,7 @@ def sequences_of_words(
         sequences: in the batch, two or more.
         length: places of a sequence that send gradient.
     """
-    parts = _Parts.of(update, model, words, length)
+    parts = WordParts.of(update, model, words, length)
     if parts is None:
         return None
     mask = TextVictim.of(model).spec.mask_token
@@ -66,7 +84,7 @@ def sequences_of_words(
 
 
 @dataclass(frozen=True)
-class _Parts:
+class WordParts:
     """Each head's queries, keys and gradients by words and by positions, (heads, rows, any)."""
 
     query: Tensor
@@ -79,7 +97,7 @@ class _Parts:
     @staticmethod
     def of(
         update: Mapping[str, Tensor], model: nn.Module, words: Tensor, length: int
-    ) -> _Parts | None:
+    ) -> WordParts | None:
         """Return the parts; None where words and positions depend on each other."""
         anatomy, known = TextVictim.of(model).anatomy, weights(model)
         entrance, block = TextEntrance.of(model, length), anatomy.blocks[0]
@@ -96,7 +114,7 @@ class _Parts:
         def read(linear: LinearLayer, tensors: Mapping[str, Tensor], columns: Tensor) -> Tensor:
             return (_biased(linear, tensors) @ columns).unflatten(0, (anatomy.heads, -1))
 
-        return _Parts(
+        return WordParts(
             query=read(block.query, known, basis.T),
             key=read(block.key, known, basis.T),
             query_gradient=read(block.query, update, duals),
@@ -124,7 +142,7 @@ class _Parts:
         return least_squares(parts[:, : self.words], parts[:, self.words : -1])
 
 
-def _told_apart(parts: _Parts, shared: Tensor, count: int) -> tuple[Tensor, Tensor] | None:
+def _told_apart(parts: WordParts, shared: Tensor, count: int) -> tuple[Tensor, Tensor] | None:
     """Return which words are shared (words,), and the others' shares (words, count), 0 or 1.
 
     Words that sequences share join them. One after the other is set aside, always that which
@@ -132,7 +150,7 @@ def _told_apart(parts: _Parts, shared: Tensor, count: int) -> tuple[Tensor, Tens
     """
     n, rows = parts.words, parts.query.shape[1]
     shared = shared.clone()
-    while True:
+    for _ in range(_SET_ASIDE + 1):
         own = (~shared).nonzero()[:, 0]
         common = torch.cat([shared.nonzero()[:, 0], torch.arange(n, parts.query.shape[2])])
         free = rows - len(common)
@@ -140,14 +158,15 @@ def _told_apart(parts: _Parts, shared: Tensor, count: int) -> tuple[Tensor, Tens
             return None
         sides = parts.without(common)
         values, vectors = _spectrum(*(side[..., own] for side in sides))
+        nearly = vectors[:, :count]
         if float(values[count - 1]) < _APART * float(values[count]):
-            break
-        shared[own[_joining(*(side[..., own] for side in sides), vectors[:, :count])]] = True
-    null = vectors[:, :count].numpy()
-    examples = qr(null.T, mode="r", pivoting=True)[1][:count]  # a word of each sequence
-    shares = torch.zeros(n, count, dtype=torch.float64)
-    shares[own] = torch.from_numpy(null @ np.linalg.inv(null[examples]))
-    return shared, shares
+            # a word of each sequence, as far from the others' as can be
+            examples = qr(nearly.T.numpy(), mode="r", pivoting=True)[1][:count]
+            shares = torch.zeros(n, count, dtype=torch.float64)
+            shares[own] = nearly @ torch.linalg.inv(nearly[examples])
+            return shared, shares
+        shared[own[_joining(*(side[..., own] for side in sides), nearly)]] = True
+    return None
 
 
 def _spectrum(q: Tensor, dq: Tensor, dk: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
@@ -179,22 +198,24 @@ def _joining(q: Tensor, dq: Tensor, dk: Tensor, k: Tensor, nearly: Tensor) -> in
 
 
 def _placed(words: Tensor, places: Tensor, shared: Tensor, shares: Tensor) -> Sequences:
-    """Return sequences of words, a word a place; what no word of its own takes, shared ones do."""
-    length = places.shape[1]
+    """Return sequences of words, a word a place; where none of their own fits, a shared one."""
     tokens, certain = [], []
     for own in shares.T:
-        mine = ((own > 0.5) & ~shared).nonzero()[:, 0]
-        score = torch.where((own > 0.5)[:, None] | shared[:, None], places, -torch.inf)
-        chosen = score.argmax(0)
+        mine = (own > 0.5).nonzero()[:, 0]
         rows, columns = linear_sum_assignment(places[mine].numpy(), maximize=True)
-        at = torch.from_numpy(columns)
-        taken = mine[torch.from_numpy(rows)]
-        good = places[taken, at] > 0.5
-        chosen[at[good]] = taken[good]
-        off = (shares[chosen] - shares[chosen].round()).abs().amax(1)
-        off = off + (places[chosen, torch.arange(length)] - 1).abs()
+        placed, at = mine[rows], torch.from_numpy(columns)
+        clear = (places[placed, at] - 1).abs() < _SURE
+        again = own > 0.5  # a word that stands at two places is a part of each
+        again[placed[clear]] = False
+        fits = torch.where(again[:, None] & (places > _PART), places, -torch.inf)
+        fits[shared] = places[shared].clamp(max=_PART)
+        chosen = fits.argmax(0)
+        sure = torch.zeros(places.shape[1], dtype=torch.bool)
+        good = places[placed, at] > _PART
+        chosen[at[good]] = placed[good]
+        sure[at] = clear & ((shares[placed] - shares[placed].round()).abs().amax(1) < _SURE)
         tokens.append(words[chosen])
-        certain.append((off < _SURE) & ~shared[chosen])
+        certain.append(sure)
     return Sequences(torch.stack(tokens), torch.stack(certain))
 
 

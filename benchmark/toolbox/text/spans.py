@@ -133,6 +133,7 @@ class TextEntrance:
 
     @staticmethod
     def of(model: nn.Module, length: int) -> TextEntrance:
+        """Read a victim's, in float64 but for the table."""
         model = TextVictim.of(model)
         parts, known = model.anatomy, weights(model)
         with torch.no_grad():
@@ -155,7 +156,8 @@ class TextEntrance:
         a, b = exact(self.table[words]), self.offsets
         if self.scale is None:
             return a, b
-        return tuple(self.scale * (part - part.mean(1, keepdim=True)) for part in (a, b))
+        a, b = (self.scale * (part - part.mean(1, keepdim=True)) for part in (a, b))
+        return a, b
 
     def residuals(self, rows: Tensor, span: Tensor) -> Tensor:
         """Return the squared residuals (rows, length) of some rows of the table."""

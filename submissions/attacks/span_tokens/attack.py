@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from benchmark.api import Attack, Grant, Observation, Reconstruction
-from benchmark.toolbox.text.sequences import sequences_of_words
+from benchmark.toolbox.text.sequences import check_sequences, sequences_of_words
 from benchmark.toolbox.text.spans import (
     CLEAR,
     attention_span,
@@ -39,15 +39,20 @@ _SURE = 0.1  # how far from 1 a label's score may lie
 
 @dataclass(frozen=True)
 class SpanTokens(Attack):
-    """Two spans, a prefix at a time; a batch of one sequence takes the first span alone."""
+    """Two spans, a prefix at a time; a batch of one sequence takes the first span alone.
+
+    With `grouping="projectors"` the first attention alone tells sequences of other words apart.
+    """
 
     needs: ClassVar = frozenset({Grant.BATCH_SIZE, Grant.LENGTH})
 
     grouping: Literal["second_span", "projectors"] = "second_span"
 
     def applies(self, seen: Observation) -> None:
-        blocks = 1 if seen.batch_size == 1 else 2
-        check_spans(seen.update, seen.model, seen.batch_size, seen.length, blocks)
+        alone = seen.batch_size == 1 or self.grouping == "projectors"
+        check_spans(seen.update, seen.model, seen.batch_size, seen.length, 1 if alone else 2)
+        if seen.batch_size > 1 and self.grouping == "projectors":
+            check_sequences(seen.update, seen.model, seen.length)
 
     def reconstruct(self, seen: Observation) -> Reconstruction:
         found = self._read(seen)
