@@ -20,7 +20,13 @@ from benchmark.contract import (
     Update,
     Victim,
 )
-from benchmark.errors import DataUnavailable, NotApplicable, PluginError, WithheldError
+from benchmark.errors import (
+    DataUnavailable,
+    NotApplicable,
+    PluginError,
+    RefusedError,
+    WithheldError,
+)
 from benchmark.records import load_results
 from benchmark.victims import (
     ImageAnatomy,
@@ -57,6 +63,7 @@ __all__ = [
     "ParameterSlice",
     "PluginError",
     "Reconstruction",
+    "RefusedError",
     "Stack",
     "TextAnatomy",
     "TextBatch",

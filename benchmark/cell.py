@@ -26,7 +26,7 @@ from benchmark.contract import (
     is_count,
     observe,
 )
-from benchmark.errors import DataUnavailable, DefenseError, NotApplicable, PluginError
+from benchmark.errors import DataUnavailable, DefenseError, NotApplicable, PluginError, RefusedError
 from benchmark.federation import DefendedRound, Round
 from benchmark.identity import harness_fingerprint, harness_version
 from benchmark.protocol import Protocol
@@ -219,7 +219,8 @@ def run_stack(
         try:
             seen[trial] = _observe(cell, setting, defended, defended.update(trial), trial)
         except (DefenseError, NotApplicable) as error:
-            outcomes[trial] = Outcome(None, "failed", str(error), 0.0, None, kind="defense")
+            kind: FailureKind = "model_refused" if isinstance(error, RefusedError) else "defense"
+            outcomes[trial] = Outcome(None, "failed", str(error), 0.0, None, kind=kind)
     if seen:
         answers = worker.reconstruct(cell.attack, Stack(list(seen.values())))
         validated = [_validate(setting, answer) for answer in answers]

@@ -17,6 +17,10 @@ class DefenseError(PluginError):
     """A defense failed, or sent what is no update; no attack is to blame."""
 
 
+class RefusedError(DefenseError):
+    """A client refuses the model that it was sent; the defense did as it should."""
+
+
 class RecordError(BenchmarkError):
     """A results folder or file cannot be read or written."""
 

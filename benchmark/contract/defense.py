@@ -37,7 +37,7 @@ class Defense:
         return self
 
     def harden(self, model: Victim, generator: torch.Generator) -> Victim:
-        """Return the victim the client trains."""
+        """Return the victim the client trains; raise `RefusedError` where it will not."""
         return model
 
     def protect_batch(self, batch: Batch, model: Victim, draws: np.random.Generator) -> Batch:

@@ -12,11 +12,18 @@ SCHEMA = 2
 """The number of the files' form; raised where an older program could not read a newer file."""
 Status = Literal["completed", "failed", "timed_out", "not_applicable", "unavailable"]
 FailureKind = Literal[
-    "timeout", "out_of_memory", "crashed", "invalid_answer", "mutated", "refused", "defense"
+    "timeout",
+    "out_of_memory",
+    "crashed",
+    "invalid_answer",
+    "mutated",
+    "refused",
+    "defense",
+    "model_refused",
 ]
 """Why a trial has no answer: its attack passed its limit of time or of memory, raised or died,
-answered what is no answer, wrote to what it was shown, or gave up itself; or its defense failed,
-and no attack was asked."""
+answered what is no answer, wrote to what it was shown, or gave up itself; its defense failed, and
+no attack was asked; or its client refused the model that a malicious server had sent."""
 
 
 class Provenance(BaseModel):

@@ -50,6 +50,8 @@ class Tally:
                 self.answered |= {record.attack, f"defense {record.defense}"}
             elif record.status in ("failed", "timed_out"):
                 self.failures.setdefault(name, []).append(record.reason or record.status)
+                if record.kind == "model_refused":
+                    continue  # the defense did as it should, and the attack could do nothing
                 by_defense = record.kind == "defense"
                 culprit = f"defense {record.defense}" if by_defense else record.attack
                 self.blamed.setdefault(culprit, record.reason or record.status)

@@ -303,5 +303,5 @@ def _outcome(said: dict[str, Any], folder: Path) -> Outcome:
 def _told_kind(said: object) -> FailureKind:
     """Return the kind of failure that a child tells; of one it makes up, that it makes no sense."""
     kinds: tuple[FailureKind, ...] = get_args(FailureKind)
-    own = (kind for kind in kinds if kind != "defense")  # which no child meets
+    own = (kind for kind in kinds if kind not in ("defense", "model_refused"))  # the client's
     return next((kind for kind in own if kind == said), "invalid_answer")

@@ -4,7 +4,7 @@ import re
 import pytest
 import torch
 
-from benchmark.api import NotApplicable, PluginError, Update
+from benchmark.api import NotApplicable, PluginError, RefusedError, Update
 from benchmark.federation import DefendedRound, fedsgd
 from benchmark.registry import Registry
 
@@ -314,3 +314,28 @@ def test_clients_share_one_key_a_federation_and_no_one_describes_it(encrypted, d
     assert encrypted.description == {"condition": 10.0}
     values = torch.linalg.svdvals(encrypted.keyed.matrix)
     assert (values[0] / values[-1]).item() == pytest.approx(10, rel=1e-6)
+
+
+def test_a_client_refuses_a_model_made_to_be_read_and_takes_an_honest_one(quick):
+    bench = quick("quick_pydoc_transformer3")
+    for record in bench.run("decepticon", "parameter_inspection", trials=2):
+        assert (record.status, record.kind) == ("failed", "model_refused")
+        assert record.reason.startswith("model refused: blocks.0.attn.qkv.weight has ")
+    assert {r.status for r in bench.run("span_tokens", "parameter_inspection", trials=2)} == {
+        "completed"
+    }
+
+
+@pytest.mark.parametrize("architecture", ["april_a", "april_b", "timm/deit_tiny_patch16_224"])
+def test_inspection_passes_models_as_they_start(make_victim, architecture):
+    honest = make_victim(architecture, patch=7)
+    assert built("parameter_inspection").harden(honest, None) is honest
+
+
+def test_inspection_finds_rows_that_are_alike_but_for_noise(make_victim, draw):
+    victim = make_victim("april_b", patch=7)
+    rows = victim.weights()["blocks.0.mlp.fc1.weight"]
+    one = torch.randn(rows.shape[1], generator=draw)
+    rows.data.copy_(one + 1e-2 * torch.randn(rows.shape, generator=draw))
+    with pytest.raises(RefusedError, match="rows of .* are like another"):
+        built("parameter_inspection,rank=0.0").harden(victim, None)
