@@ -337,5 +337,5 @@ def test_inspection_finds_rows_that_are_alike_but_for_noise(make_victim, draw):
     rows = victim.weights()["blocks.0.mlp.fc1.weight"]
     one = torch.randn(rows.shape[1], generator=draw)
     rows.data.copy_(one + 1e-2 * torch.randn(rows.shape, generator=draw))
-    with pytest.raises(RefusedError, match="rows of .* are like another"):
+    with pytest.raises(RefusedError, match=r"rows of .* are like another"):
         built("parameter_inspection,rank=0.0").harden(victim, None)
