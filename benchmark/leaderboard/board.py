@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -25,7 +25,7 @@ from benchmark.registry import Registry
 SIGNATURE = "<!-- written by gradleak leaderboard -->"
 """The last line of every page, by which a page of protocols no more recorded is known as ours."""
 PICTURE = "summary.svg"
-_MANY = 20  # protocols of a suite, beyond which its matrices have a page of their own
+_ROOM = 9_000  # bytes of matrices on the board; suites beyond it have a page of their own
 OPENING = """\
 # GradLeak leaderboard
 
@@ -96,9 +96,9 @@ def write_board(
         written = tell(found, results, output)
     if any(section.summaries for section in found):
         written[folder / PICTURE] = picture(found)
-    for name, own in matrices.suites(found).items():
-        if len(own) > _MANY:
-            written[_page(folder, name)] = _suite(folder, name, own)
+    apart = _without_room(found, folder)
+    for name, own in apart.items():
+        written[_page(folder, name)] = _suite(folder, name, own)
     drawn = studies.studies(found)
     for study in drawn:
         written[folder / f"{study.page}.md"] = study.told(Links(folder), output)
@@ -109,7 +109,8 @@ def write_board(
         written[folder / f"{one.page}.md"] = one.told(Links(folder), output, file)
         if one.section is not None:
             written[folder / f"{one.page}.svg"] = one.pictured()
-    written[output] = _board(results, output, found, drawn, priced, len(table.damaged))
+    own = (drawn, priced, apart)
+    written[output] = _board(results, output, found, *own, damaged=len(table.damaged))
     for path, text in written.items():
         replace(path, text if path.suffix == ".svg" else f"{text}\n{SIGNATURE}\n")
     for path in folder.glob("*.md"):
@@ -124,6 +125,8 @@ def _board(
     found: Sequence[Section],
     drawn: Sequence[studies.Study],
     priced: Sequence[Costs],
+    apart: Container[str],
+    *,
     damaged: int,
 ) -> str:
     links, notes, folder = Links(output.parent), Footnotes(), output.with_suffix("")
@@ -162,13 +165,25 @@ def _board(
         blocks += ["## How far does it carry?", "\n".join(f"- [{t}]({url})" for url, t in pages)]
     for name, own in matrices.suites(found).items():
         blocks.append("#" + _title(name))
-        if len(own) > _MANY:
+        if name in apart:
             page = links.url(_page(folder, name))
             blocks.append(f"[{len(own)} protocols, on a page of their own]({page}).")
         else:
             blocks += _matrices(own, links, folder)
     blocks += ["## How to read it", READING.format(**counts), *_notes(found, damaged)]
     return "\n\n".join(filter(None, [*blocks, notes.definitions(), links.definitions()])) + "\n"
+
+
+def _without_room(found: Sequence[Section], folder: Path) -> dict[str, list[Section]]:
+    """Return the suites whose matrices the board has no room for, after those with most cells."""
+    apart, left = {}, _ROOM
+    for name, own in matrices.suites(found).items():
+        size = len("".join(_matrices(own, Links(folder), folder)).encode())
+        if size > left:
+            apart[name] = own
+        else:
+            left -= size
+    return apart
 
 
 def _suite(folder: Path, name: str, own: Sequence[Section]) -> str:

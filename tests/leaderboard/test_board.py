@@ -301,8 +301,8 @@ def test_pages_told_by_several_processes_are_the_same(full, monkeypatch):
     assert (full.text(), full.page()) == alone
 
 
-def test_matrices_of_a_large_suite_have_a_page_of_their_own(folder, monkeypatch):
-    monkeypatch.setattr(board, "_MANY", 1)
+def test_matrices_that_the_board_has_no_room_for_have_a_page_of_their_own(folder, monkeypatch):
+    monkeypatch.setattr(board, "_ROOM", 100)
     for i in range(2):
         folder.protocol(f"p{i}").cell("mine", *near(20 + i), protocol=f"p{i}")
     (page,) = re.findall(r"\[2 protocols, on a page of their own\]\((.+)\)", folder.text())

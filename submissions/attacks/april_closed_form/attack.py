@@ -35,6 +35,9 @@ class AprilClosedForm(Attack):
             raise NotApplicable("the first attention does not read the embeddings directly")
         if parts.position not in seen.update:
             raise NotApplicable("the update holds no position gradient")
+        wanted = {first.query.name, first.key.name, first.value.name}
+        if missing := sorted(wanted - set(seen.update)):
+            raise NotApplicable(f"the update holds no gradient of {', '.join(missing)}")
 
     def reconstruct(self, seen: Observation) -> Reconstruction:
         parts, known = ImageVictim.of(seen.model).anatomy, weights(seen.model)

@@ -40,8 +40,11 @@ class PositionClosedForm(Attack):
         return frozenset({Grant.BATCH_SIZE} | levels)
 
     def applies(self, seen: Observation) -> None:
-        if ImageVictim.of(seen.model).anatomy.position not in seen.update:
+        parts = ImageVictim.of(seen.model).anatomy
+        if parts.position not in seen.update:
             raise NotApplicable("the update holds no position gradient")
+        if f"{parts.patch_embedding}.weight" not in seen.update:
+            raise NotApplicable("the update holds no gradient of the patch embedding")
         if self.prior is not None:
             check_prior(seen)
 
