@@ -109,8 +109,8 @@ def write_board(
         written[folder / f"{one.page}.md"] = one.told(Links(folder), output, file)
         if one.section is not None:
             written[folder / f"{one.page}.svg"] = one.pictured()
-    own = (drawn, priced, apart)
-    written[output] = _board(results, output, found, *own, damaged=len(table.damaged))
+    bad = len(table.damaged)
+    written[output] = _board(results, output, found, drawn, priced, apart, damaged=bad)
     for path, text in written.items():
         replace(path, text if path.suffix == ".svg" else f"{text}\n{SIGNATURE}\n")
     for path in folder.glob("*.md"):

@@ -112,7 +112,7 @@ class WordParts:
             return None
 
         def read(linear: LinearLayer, tensors: Mapping[str, Tensor], columns: Tensor) -> Tensor:
-            return (_biased(linear, tensors) @ columns).unflatten(0, (anatomy.heads, -1))
+            return torch.unflatten(_biased(linear, tensors) @ columns, 0, (anatomy.heads, -1))
 
         return WordParts(
             query=read(block.query, known, basis.T),
@@ -165,7 +165,8 @@ def _told_apart(parts: WordParts, shared: Tensor, count: int) -> tuple[Tensor, T
             shares = torch.zeros(n, count, dtype=torch.float64)
             shares[own] = nearly @ torch.linalg.inv(nearly[examples])
             return shared, shares
-        shared[own[_joining(*(side[..., own] for side in sides), nearly)]] = True
+        q, dq, dk, k = (side[..., own] for side in sides)
+        shared[own[_joining(q, dq, dk, k, nearly)]] = True
     return None
 
 

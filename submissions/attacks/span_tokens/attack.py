@@ -94,7 +94,7 @@ class SpanTokens(Attack):
 
     def _by_projectors(self, seen: Observation, tokens: Tensor, possible: Tensor) -> Found:
         """Return the sequences that the first attention tells; else each position's nearest."""
-        batch, words = seen.batch_size, tokens[possible].unique()
+        batch, words = seen.batch_size, torch.unique(tokens[possible])
         found = sequences_of_words(seen.update, seen.model, words, batch, len(tokens))
         if found is None:
             nearest = tokens[:, :batch].T
