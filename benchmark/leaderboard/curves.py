@@ -48,7 +48,8 @@ def curves(suite: Suite, sections: Iterable[Section]) -> list[Drawn]:
         own = [known[name] for name in curve.protocols or suite.protocols if name in known]
         lines = _lines(curve, own)
         if any(name != PRIOR for name in lines):
-            drawn.append(Drawn(curve, lines, own[0].unit))
+            unit = own[0].frozen.units[curve.metric or own[0].primary]
+            drawn.append(Drawn(curve, lines, unit))
     return drawn
 
 
@@ -59,7 +60,7 @@ def _lines(curve: Curve, own: Sequence[Section]) -> dict[str, dict[X, Scored]]:
         value = setting(section, curve.lines) if curve.lines else None
         for cell in sorted(section.summaries, key=lambda cell: _order(curve, cell)):
             x = _place(curve, section, cell)
-            score = cell.scores.get(section.primary)
+            score = cell.scores.get(curve.metric or section.primary)
             if x is None or score is None:
                 continue
             if cell.attack == PRIOR:

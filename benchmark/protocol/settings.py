@@ -271,6 +271,8 @@ class Curve(_Frozen):
     """As records name them, in the order of the axis where it is theirs; empty is undefended."""
     lines: str | None = None
     """A key of the protocol whose values have a line each; None is one line an attack."""
+    metric: str | None = None
+    """Of the scores; None is the protocols' primary."""
     logarithmic: bool = False
     """Whether the axis of x is."""
 
