@@ -193,7 +193,7 @@ def sends(**tensors):
         ({"server_view": lambda *_: None}, "server_view returned a NoneType; wanted a Victim"),
         ({"describe": lambda *_: 1 / 0}, "ZeroDivisionError: division by zero"),
     ],
-    ids=str,
+    ids=" ".join,
 )
 def test_defense_that_breaks_the_contract_is_named_with_the_parameter(make_round, hooks, said):
     broken = DefendedRound(make_round(), type("Broken", (Defense,), hooks)(), "broken")
