@@ -101,7 +101,7 @@ def test_attack_is_asked_of_the_whole_batch_of_images_and_given_a_small_one(trie
 def test_attack_is_asked_of_all_users_text_and_given_little_of_it(tried, architecture):
     worker, victim = Watched(), {**TEXT["victim"], "architecture": architecture}
     made = tried(
-        "span_tokens", "oracle", "bag_of_words", worker=worker, **TEXT | {"victim": victim}
+        "span_tokens,defaults", "oracle", "bag_of_words", worker=worker, **TEXT | {"victim": victim}
     )
     assert [one.status for one in made] == ["not_applicable", "completed", "completed"]
     assert "places span the whole width of 16" in made[0].reason

@@ -26,6 +26,8 @@ ATTACKS = [
     submission
     for submission in REGISTRY.all("attack")
     if not submission.outside and isinstance(submission.build(), SearchAttack)
+    # the others want a defense they know, or clients that train
+    if not submission.manifest.adaptive_to and submission.label != "surrogate_matching"
 ]
 PUBLIC = ("gradvit", "grad_inversion")
 
