@@ -26,7 +26,7 @@ from benchmark.toolbox.closedform.solve import exact, least_squares
 from benchmark.toolbox.text.spans import TextEntrance
 from benchmark.victims import LinearLayer, TextVictim, weights
 
-_APART = 0.1  # the last null eigenvalue over the next: up to 1e-4 seen of sequences told apart
+_APART = 0.1  # the last null eigenvalue over the next: up to 0.05 seen of sequences told apart
 _SET_ASIDE = 8  # words, one after the other; real text shares dozens, and does not come apart
 _PART = 0.3  # of a position's gradient, the least that a word of it makes up
 _SURE = 0.1  # how far from 0 and 1 a word's shares in sequences and positions may lie
