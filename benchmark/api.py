@@ -25,6 +25,7 @@ from benchmark.records import load_results
 from benchmark.victims import (
     ImageAnatomy,
     ImageVictim,
+    Jigsaw,
     LinearLayer,
     ParameterSlice,
     TextAnatomy,
@@ -48,6 +49,7 @@ __all__ = [
     "ImageAnatomy",
     "ImageBatch",
     "ImageVictim",
+    "Jigsaw",
     "Knowledge",
     "LinearLayer",
     "LocalTraining",
