@@ -31,6 +31,7 @@ from benchmark.records import load_results
 from benchmark.victims import (
     ImageAnatomy,
     ImageVictim,
+    Jigsaw,
     LinearLayer,
     ParameterSlice,
     TextAnatomy,
@@ -54,6 +55,7 @@ __all__ = [
     "ImageAnatomy",
     "ImageBatch",
     "ImageVictim",
+    "Jigsaw",
     "Knowledge",
     "LinearLayer",
     "LocalTraining",

@@ -29,6 +29,7 @@ from benchmark.contract import (
 from benchmark.errors import DataUnavailable, DefenseError, NotApplicable, PluginError, RefusedError
 from benchmark.federation import DefendedRound, Round
 from benchmark.identity import harness_fingerprint, harness_version
+from benchmark.metrics import OF_INPUT
 from benchmark.protocol import Protocol
 from benchmark.records import Excerpt, FailureKind, Identity, Provenance, Record, Status
 from benchmark.registry import Submission
@@ -329,15 +330,29 @@ def _record(
     """Score one outcome; what did not complete scores as the prior alone, which knows no label."""
     truth = defended.plain.truth(trial)
     answer = outcome.reconstruction or setting.prior(truth)
+    scores = setting.score(truth, answer)
+    if outcome.kind != "defense":
+        scores |= _scores_of_input(setting, defended, trial, answer)
     return cell.record(
         provenance,
         trial=trial,
         status=outcome.status,
         kind=outcome.kind,
         reason=outcome.reason,
-        scores=setting.score(truth, answer),
+        scores=scores,
         excerpt=setting.excerpt(truth, answer) if outcome.reconstruction else None,
         seconds=outcome.seconds,
         gradient_evaluations=outcome.gradient_evaluations,
         peak_bytes=outcome.peak_bytes,
     )
+
+
+def _scores_of_input(
+    setting: Setting, defended: DefendedRound, trial: int, answer: Reconstruction
+) -> dict[str, float | None]:
+    """Return the scores against what a defense made of the truth; none where it is the same."""
+    given = defended.batch(trial)
+    put, truth = setting.answer(given), setting.answer(defended.plain.truth(trial))
+    if put.shape != truth.shape or torch.equal(put, truth):
+        return {}
+    return {f"{name}{OF_INPUT}": score for name, score in setting.score(given, answer).items()}

@@ -388,3 +388,31 @@ def test_change_of_the_public_network_is_a_failure(plugin, bench):
     body = "torch.nn.init.zeros_(seen.public_network.network.head.bias); return grey(seen)"
     made = bench(plugin("rude", body), threat=PRIOR, public_network=NETWORK)
     assert {record.reason for record in made.run("rude")} == {"changed the observation in place"}
+
+
+INVERTS = """
+from dataclasses import dataclass, replace
+from benchmark.api import Defense
+
+@dataclass(frozen=True)
+class Inverts(Defense):
+    def protect_batch(self, batch, model, draws):
+        return replace(batch, images=1 - batch.images)
+"""
+
+
+def test_what_a_defense_made_of_the_truth_is_a_second_truth_by_another_name(plugin, bench):
+    folder = plugin("inverts", source=INVERTS, kind="defense", entry="attack:Inverts")
+    made = bench(folder)
+    for record in made.run("oracle", "inverts"):
+        assert record.metrics["psnr"] == 160  # the oracle answers the original
+        truth = made.round.truth(record.trial).images.double()
+        wanted = (2 * truth - 1).square().mean().item()
+        assert record.metrics["mse_input"] == pytest.approx(wanted)
+        assert set(record.metrics) == {"psnr", "mse", "psnr_input", "mse_input"}
+
+
+def test_defense_that_leaves_batches_alone_has_one_truth(bench):
+    for defense in ("none", "withhold_position", "mjp,gamma=0.0"):
+        (record, *_) = bench().run("prior_only", defense)
+        assert set(record.metrics) == {"psnr", "mse"}

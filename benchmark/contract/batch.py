@@ -31,10 +31,18 @@ class Batch(ABC):
 
 @dataclass(frozen=True)
 class ImageBatch(Batch):
-    """A private batch: images float32 in [0, 1], (batch, channel, height, width); labels int64."""
+    """A private batch: images float32 in [0, 1], (batch, channel, height, width); labels int64.
+
+    Attributes:
+        images: see above.
+        labels: (batch,).
+        masked: (batch, patches) bool, the patches whose position a defense hides from the victim,
+            and from the server; None where it hides none.
+    """
 
     images: Tensor
     labels: Tensor
+    masked: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.images)

@@ -72,7 +72,12 @@ def fedsgd(
     with _dropout(model, generator, active=dropout):
         loss = model.loss(batch)
     weights = model.weights()
-    gradients = torch.autograd.grad(loss, list(weights.values()))
+    gradients = torch.autograd.grad(
+        loss,
+        list(weights.values()),
+        allow_unused=True,  # a shared position of masked patches, of a batch that has none
+        materialize_grads=True,
+    )
     return Update(dict(zip(weights, gradients, strict=True)))
 
 

@@ -175,12 +175,27 @@ class DefendedRound:
         """Return what the client sends in the rounds after the first; raises as `update` does."""
         return tuple(self.update(trial, answer) for answer in range(1, self.plain.answers))
 
+    def batch(self, trial: int) -> Batch:
+        """Return what the client computes its first update on; raises as `update` does.
+
+        It is the truth itself, where the defense leaves batches alone.
+        """
+        truth = self.plain.truth(trial)
+        if type(self.keyed).protect_batch is Defense.protect_batch:
+            return truth
+        with self._named():
+            return self._batch(copy.deepcopy(truth), *_drawn_for(trial, 0))
+
+    def _batch(self, given: Batch, *use: int) -> Batch:
+        batch = self.keyed.protect_batch(given, self.model, self._draws("batch", *use))
+        made: Batch = _is_a(type(given), "protect_batch", batch)
+        return made
+
     def _protected(self, trial: int, answer: int) -> Update:
         plain, model, defense = self.plain, self.model, self.keyed
         given, use = copy.deepcopy(plain.truth(trial)), _drawn_for(trial, answer)
         with self._named():
-            batch = defense.protect_batch(given, model, self._draws("batch", *use))
-            _is_a(type(given), "protect_batch", batch)
+            batch = self._batch(given, *use)
             if type(defense).compute_update is not Defense.compute_update:
                 draws = self._draws("compute", *use)
 

@@ -5,6 +5,7 @@ from benchmark.metrics.pairing import assignment
 from benchmark.metrics.scoring import (
     IMAGE_METRICS,
     METRICS,
+    OF_INPUT,
     TEXT_METRICS,
     ImageScorer,
     Scorer,
@@ -17,6 +18,7 @@ __all__ = [
     "IMAGE_METRICS",
     "LPIPS_URLS",
     "METRICS",
+    "OF_INPUT",
     "TEXT_METRICS",
     "Candidates",
     "Excerpt",

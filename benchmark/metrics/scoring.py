@@ -39,6 +39,9 @@ IMAGE_METRICS = tuple(metric.name for metric in _FIRST)
 TEXT_METRICS = tuple(name for name, metric in METRICS.items() if metric.of == "tokens")
 """What a protocol on text measures that names no metrics."""
 
+OF_INPUT = "_input"
+"""Ends the name of a score against what a defense made of the truth, and the client computed on."""
+
 
 def metric(name: str) -> Metric:
     """Return a metric by its name, or raise ProtocolError naming those there are."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from benchmark.metrics import OF_INPUT
+
 
 @dataclass(frozen=True)
 class Tolerance:
@@ -55,6 +57,7 @@ def chaotic(metric: str, recorded: float | None, again: float | None) -> bool:
     """Tell whether two numbers may be of one method whose answers hang on the last bit."""
     if recorded is None or again is None:
         return recorded is again
+    metric = metric.removesuffix(OF_INPUT)
     if metric == "psnr" and min(recorded, again) >= _EXACT:
         return True  # both have found the image; how far beyond is rounding's
     of_error = metric in ("mse", "normalised_mse", "fft2d")
@@ -66,6 +69,7 @@ def allowed(metric: str, recorded: float | None, again: float | None) -> bool:
     """Tell whether a metric's two numbers are one answer on different machines."""
     if recorded is None or again is None:
         return recorded is again
+    metric = metric.removesuffix(OF_INPUT)
     if metric == "psnr":  # 0.1 dB below 60 dB; above, the size of rounding itself, fourfold
         rounding = min(recorded, again) >= _EXACT
         return (_PSNR_ABOVE if rounding else _PSNR_BELOW).allows(recorded, again)

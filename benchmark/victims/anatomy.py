@@ -61,6 +61,8 @@ class ImageAnatomy(Anatomy):
     head: str
     overlap: int = 0
     """Pixels that a patch shares with the next in its row or column."""
+    unknown_position: str | None = None
+    """Name of the position (1, 1, width) that masked patches share, where a defense has one."""
 
     @property
     def patches(self) -> int:

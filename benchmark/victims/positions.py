@@ -14,10 +14,11 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+Encoding = Literal["sincos_1d", "sincos_2d", "zeros"]
 _SPREAD = 100.0  # highest over lowest frequency; keeps rows independent where width >= 4 patches
 
 
-def fix_positions(network: nn.Module, encoding: Literal["sincos_1d", "sincos_2d"]) -> None:
+def fix_positions(network: nn.Module, encoding: Encoding) -> None:
     """Replace a network's learned positions by a fixed buffer; prefix tokens stand at zero."""
     learned = network.pos_embed
     assert isinstance(learned, Tensor)
@@ -50,4 +51,9 @@ def sincos_2d(side: int, width: int) -> Tensor:
     return grid
 
 
-ENCODINGS = {"sincos_1d": sincos_1d, "sincos_2d": sincos_2d}
+def zeros(side: int, width: int) -> Tensor:
+    """Return (side * side, width): no position is told from another."""
+    return torch.zeros(side**2, width)
+
+
+ENCODINGS = {"sincos_1d": sincos_1d, "sincos_2d": sincos_2d, "zeros": zeros}

@@ -60,8 +60,8 @@ class ImageSettings(BaseModel):
     epochs: int | None = Field(default=None, ge=1)
     """Passes over that split; stands with `trained_on` alone."""
     initialisation: Initialisation = Initialisation()
-    position: Literal["learned", "sincos_1d", "sincos_2d"] = "learned"
-    """The sine-cosine ones are fixed: no parameter, and so no gradient."""
+    position: Literal["learned", "sincos_1d", "sincos_2d", "zeros"] = "learned"
+    """The sine-cosine ones are fixed: no parameter, and so no gradient; so are zeros."""
     patch: int | None = Field(default=None, ge=1)
     """Side of a patch in pixels; None is the architecture's own, as for width and depth.
 
@@ -103,6 +103,21 @@ class ImageSettings(BaseModel):
         return self
 
 
+class Jigsaw(BaseModel):
+    """What Masked Jigsaw Puzzles add to a victim; see `jigsaw.py`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    unknown: bool = False
+    """Whether masked patches share one trained position in place of their own."""
+    index: bool = False
+    """Whether a second table of positions is added to the first."""
+    localisation: Literal["pca", "linear", "mlp"] | None = None
+    """How positions are mapped to places: by their two principal directions, or trained."""
+    weight: float = Field(default=0.01, ge=0)
+    """Of the localisation error in the loss."""
+
+
 class ImageSpec(ImageSettings):
     """A victim in full: the protocol's settings and what the data adds."""
 
@@ -112,6 +127,8 @@ class ImageSpec(ImageSettings):
     classes: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    jigsaw: Jigsaw | None = None
+    """What a defense added; no protocol asks for it."""
 
     def refuse(self, *settings: str) -> None:
         """Raise ProtocolError where one of the named settings is given a value."""

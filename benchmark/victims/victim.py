@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn import functional
 
 from benchmark.contract import Batch, ImageBatch, Victim
@@ -16,8 +18,15 @@ from benchmark.seeds import global_stream
 from benchmark.victims.anatomy import ImageAnatomy
 from benchmark.victims.architectures import architecture, make_network
 from benchmark.victims.checkpoint import load_checkpoint
-from benchmark.victims.positions import fix_positions
-from benchmark.victims.spec import ImageSpec
+from benchmark.victims.jigsaw import (
+    UNKNOWN,
+    add_jigsaw,
+    draw_unknown,
+    jigsaw_positions,
+    localisation_error,
+)
+from benchmark.victims.positions import Encoding, fix_positions
+from benchmark.victims.spec import ImageSpec, Jigsaw
 
 
 class ImageVictim(Victim):
@@ -50,7 +59,10 @@ class ImageVictim(Victim):
             # so that a sandbox needs no file, and no other width is asked of these weights
             spec = spec.model_copy(update={"checkpoint": None, "weights": "pretrained"})
         _fix_positions(network, spec)
-        return cls(network, spec).eval()
+        victim = cls(network, spec)
+        if spec.jigsaw is not None:
+            add_jigsaw(network, spec.jigsaw, victim.anatomy)
+        return victim.eval()
 
     @classmethod
     def of(cls, model: nn.Module) -> ImageVictim:
@@ -62,24 +74,70 @@ class ImageVictim(Victim):
     @property
     def anatomy(self) -> ImageAnatomy:
         """Where it keeps its parts; NotApplicable where they are not known."""
-        return architecture(self.spec).anatomy(self.network, self.spec)
+        parts = architecture(self.spec).anatomy(self.network, self.spec)
+        if self.spec.jigsaw is None or not self.spec.jigsaw.unknown:
+            return parts
+        return replace(parts, unknown_position=UNKNOWN)
 
     @property
     def head(self) -> str:
         """Prefix of the last linear layer: `.weight` (classes, width) and `.bias`."""
         return architecture(self.spec).head(self.network)
 
-    def forward(self, images: Tensor) -> Tensor:
-        return self.network((images - self.mean) / self.std)
+    def forward(self, images: Tensor, masked: Tensor | None = None) -> Tensor:
+        return self.logits((images - self.mean) / self.std, masked)
+
+    def logits(self, normalised: Tensor, masked: Tensor | None = None) -> Tensor:
+        """Return the logits (batch, classes) of normalised images.
+
+        Args:
+            normalised: (batch, channel, size, size).
+            masked: (batch, patches) bool, whose position is unknown; None where no patch's is.
+        """
+        jigsaw = self.spec.jigsaw
+        if jigsaw is None or (masked is None and not jigsaw.index):
+            logits: Tensor = self.network(normalised)
+            return logits
+        parts = self.anatomy
+        chosen = {parts.position: jigsaw_positions(self.network, jigsaw, parts, masked)}
+        logits = functional_call(self.network, chosen, (normalised,))
+        return logits
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return the mean cross entropy of a batch in nats."""
+        """Return the mean cross entropy of a batch in nats, and what a jigsaw adds to it."""
         assert isinstance(batch, ImageBatch)
-        logits = self(batch.images.to(self.device))
-        return functional.cross_entropy(logits, batch.labels.to(self.device))
+        masked = None if batch.masked is None else batch.masked.to(self.device)
+        logits = self(batch.images.to(self.device), masked)
+        loss = functional.cross_entropy(logits, batch.labels.to(self.device))
+        return loss if self.spec.jigsaw is None else loss + self.localisation(masked)
 
-    def with_fixed_positions(self, encoding: Literal["sincos_1d", "sincos_2d"]) -> ImageVictim:
-        """Return a copy whose positions are fixed sine-cosine buffers."""
+    def localisation(self, masked: Tensor | None = None) -> Tensor:
+        """Return a jigsaw's part of the loss, which no image has a say in; 0 where it has none.
+
+        Args:
+            masked: (batch, patches) bool; None where no patch is.
+        """
+        jigsaw = self.spec.jigsaw
+        if jigsaw is None or jigsaw.localisation is None:
+            return self.mean.new_zeros(())
+        return jigsaw.weight * localisation_error(self.network, jigsaw, self.anatomy, masked)
+
+    def with_jigsaw(self, jigsaw: Jigsaw, generator: torch.Generator) -> ImageVictim:
+        """Return a copy with what Masked Jigsaw Puzzles add, drawn from the generator.
+
+        Raises:
+            NotApplicable: it has no patches, or none whose parts are known.
+        """
+        twin = copy.deepcopy(self)
+        twin.spec = self.spec.model_copy(update={"jigsaw": jigsaw})
+        with global_stream(generator):
+            add_jigsaw(twin.network, jigsaw, twin.anatomy)
+        if jigsaw.unknown:
+            draw_unknown(twin.network, twin.anatomy, generator)
+        return twin.to(self.device).eval()
+
+    def with_fixed_positions(self, encoding: Encoding) -> ImageVictim:
+        """Return a copy whose positions are fixed buffers: sine-cosine, or zeros."""
         twin = copy.deepcopy(self)
         twin.spec = self.spec.model_copy(update={"position": encoding})
         _fix_positions(twin.network, twin.spec)

@@ -146,6 +146,7 @@ def test_hooks_are_met_in_the_order_of_the_data(make_round, make_victim):
     truth = plain.truths[0]
     wanted = fedsgd(other, ImageBatch(1 - truth.images, truth.labels)).without("pos_embed")
     assert same(defended.update(0), wanted)
+    assert torch.equal(defended.batch(0).images, 1 - truth.images)
     assert defended.model is other
     assert defended.server_model is plain.victim
 

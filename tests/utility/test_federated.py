@@ -114,3 +114,13 @@ def test_update_of_another_kind_of_defense_reaches_the_server(trained, victim):
 
     found = weights(trained(Zero()).model)
     assert all(torch.equal(weight, found[name]) for name, weight in weights(victim).items())
+
+
+def test_jigsaw_trains_the_shared_position_and_what_localises(victim, trained, data):
+    found = trained("mjp,gamma=0.5", rounds=60)
+    moved = weights(found.model)
+    assert moved["unknown_position"].shape == (1, 1, 32)
+    twin = trained("mjp,gamma=0.5", rounds=1).model
+    for name in ("unknown_position", "pos_embed", "localiser.0.weight"):
+        assert not torch.equal(moved[name], weights(twin)[name])
+    assert accuracy(found.model, data) > accuracy(victim, data) + 0.3

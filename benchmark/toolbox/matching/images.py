@@ -42,7 +42,7 @@ class ImageUnknowns:
     @property
     def reads(self) -> Callable[[Tensor], Tensor]:
         """The network, which reads normalised images."""
-        return self.victim.network
+        return self.victim.logits
 
     def inputs(self, values: Tensor) -> Tensor:
         """Return the normalised images, (rows, batch, channel, height, width): a view."""

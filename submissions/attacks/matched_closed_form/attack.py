@@ -90,7 +90,9 @@ def _explained(seen: Observation, images: Tensor, labels: Tensor | None) -> bool
     known = {name: weights(victim)[name].detach().requires_grad_() for name in seen.update}
     normalised = (images.to(victim.mean) - victim.mean) / victim.std
     loss = cross_entropy(functional_call(victim.network, known, normalised), labels)
-    gradients = torch.autograd.grad(loss, list(known.values()))
+    gradients = torch.autograd.grad(
+        loss, list(known.values()), allow_unused=True, materialize_grads=True
+    )
     off = Update({k: g - seen.update[k] for k, g in zip(known, gradients, strict=True)})
     return off.norm() <= _ROUNDING * seen.update.norm()
 
