@@ -13,6 +13,8 @@ from benchmark.verify.tolerances import allowed, chaotic, distance, equal
         ("psnr", 140.0, 55.0, False),
         ("ssim", 0.5, 0.50005, True),
         ("ssim", 0.5, 0.501, False),
+        ("ssim", 0.05, 0.057, True),
+        ("ssim", 0.05, 0.07, False),
         ("mse", 1e-15, 3e-15, True),
         ("mse", 0.01, 0.0101, True),
         ("mse", 0.01, 0.011, False),
