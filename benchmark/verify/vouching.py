@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from math import isfinite
 
 from benchmark.attestations import Attestation, Attestations, Part, Standing
 from benchmark.records import Provenance
@@ -58,7 +59,8 @@ class Voucher:
             new=now.fingerprint,
             cells=len(ran),
             trials=sum(len(one.stratum.records) for one in ran),
-            largest=dict(sorted(largest_gaps(ran).items())),
+            # of a metric that one answer lacks, there is no difference to tell
+            largest={n: gap for n, gap in sorted(largest_gaps(ran).items()) if isfinite(gap)},
             commit=self._provenance.commit,
             dirty=self._provenance.dirty,
         )
