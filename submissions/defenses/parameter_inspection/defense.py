@@ -8,14 +8,16 @@ is refused, and nothing is sent.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from benchmark.api import Defense, RefusedError, Victim
+from benchmark.api import Batch, Defense, RefusedError, Update, Victim
 
 _SMALL = 8  # rows or columns below which a matrix tells little
 _NULL = 1e-3  # of the largest singular value; random matrices keep theirs above
@@ -33,7 +35,18 @@ class ParameterInspection(Defense):
     repeated: Annotated[float, Field(ge=0, le=1)] = 0.1
     """Largest share of rows that may be like another."""
 
-    def harden(self, model: Victim, generator: torch.Generator) -> Victim:
+    def compute_update(
+        self,
+        batch: Batch,
+        model: Victim,
+        gradient: Callable[[Batch], Update],
+        draws: np.random.Generator,
+    ) -> Update:
+        self.inspect(model)
+        return gradient(batch)
+
+    def inspect(self, model: Victim) -> None:
+        """Raise RefusedError where a matrix is of low rank or repeats its rows."""
         for name, weight in model.weights().items():
             matrix = weight.detach().flatten(1) if weight.dim() > 1 else weight[:0]
             if min(matrix.shape[-2:] if matrix.dim() > 1 else (0,)) < _SMALL:
