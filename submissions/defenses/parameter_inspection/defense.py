@@ -57,7 +57,6 @@ class ParameterInspection(Defense):
                 raise RefusedError(
                     f"model refused: {found:.0%} of the rows of {name} are like another"
                 )
-        return model
 
     def _rank(self, matrix: Tensor) -> float:
         """Return the numerical rank (rows, columns) over the smaller side."""
