@@ -331,7 +331,7 @@ def _record(
     truth = defended.plain.truth(trial)
     answer = outcome.reconstruction or setting.prior(truth)
     scores = setting.score(truth, answer)
-    if outcome.kind != "defense":
+    if outcome.kind not in ("defense", "model_refused"):  # else there may be no input to score
         scores |= _scores_of_input(setting, defended, trial, answer)
     return cell.record(
         provenance,

@@ -37,6 +37,8 @@ class Price(BaseModel):
     """Share of the private split whose label is told; None where the defense does not fit."""
     reason: str | None = None
     """Why there is no accuracy."""
+    diagnostics: dict[str, float] = {}
+    """What the trained victim makes of shuffled images, and its positions, by name."""
     seconds: float
     """Of all clients and the server, the choice of the rate left out."""
     sent: int

@@ -416,3 +416,24 @@ def test_defense_that_leaves_batches_alone_has_one_truth(bench):
     for defense in ("none", "withhold_position", "mjp,gamma=0.0"):
         (record, *_) = bench().run("prior_only", defense)
         assert set(record.metrics) == {"psnr", "mse"}
+
+
+REFUSES = """
+from dataclasses import dataclass
+from benchmark.api import Defense, RefusedError
+
+@dataclass(frozen=True)
+class Refuses(Defense):
+    def harden(self, model, generator):
+        raise RefusedError("model refused: too clever")
+
+    def protect_batch(self, batch, model, draws):
+        return batch
+"""
+
+
+def test_model_refused_before_training_is_a_failed_trial_of_that_kind(plugin, bench):
+    folder = plugin("refuses", source=REFUSES, kind="defense", entry="attack:Refuses")
+    for record in bench(folder).run("prior_only", "refuses"):
+        assert (record.status, record.kind) == ("failed", "model_refused")
+        assert record.reason == "model refused: too clever"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from benchmark.contract.types import Budget, Reconstruction, Update
 
@@ -80,7 +81,12 @@ def update_fault(sent: object, weights: Mapping[str, torch.Tensor]) -> str | Non
 
 def first_not_finite(update: Update) -> str | None:
     """Return the name of the first tensor of an update that holds NaN or infinity, or None."""
-    return next((name for name, each in update.items() if not bool(each.isfinite().all())), None)
+    return next((name for name, each in update.items() if not _finite(each)), None)
+
+
+def _finite(tensor: Tensor) -> bool:
+    """Tell whether all of a tensor is finite; a finite sum says so in a tenth of the time."""
+    return bool(tensor.sum().isfinite()) or bool(tensor.isfinite().all())
 
 
 def is_count(spent: object) -> bool:

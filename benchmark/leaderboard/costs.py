@@ -60,10 +60,15 @@ class Costs:
         training, head = self.protocol.training, prose(self.protocol.title)
         setting = (
             f"{prose(self.protocol.description)} {training.rounds} rounds; the rate of the server "
-            f"is the one of {len(training.rates)} that does best on a held-out "
+            f"is the one of {len(training.rates)} that does best, over all seeds, on a held-out "
             f"{training.held_out:.0%} of the public split, for each defense its own. Accuracy is "
             "that of the private split, mean ± standard deviation over seeds."
         )
+        if self.protocol.shuffled_by is not None:
+            setting += (
+                " Consistency is the share of private images whose label stays when "
+                f"{code(self.protocol.shuffled_by)} shuffles them."
+            )
         blocks = [
             f"# What defenses cost: {head}",
             f"[The board]({links.url(board)}) · {links.to('the records', file)}, by "
@@ -86,6 +91,7 @@ class Costs:
                     self._worst(name, links),
                     self._accuracy(name),
                     self._lost(name),
+                    *([self._consistency(name)] if self.protocol.shuffled_by else []),
                     _epsilon(first),
                     f"{fmean(one.seconds for one in prices):.0f}",
                     f"{first.sent / _MEGABYTE:.1f}",
@@ -94,7 +100,8 @@ class Costs:
         unit = self.section.unit if self.section else "worst case"
         where = prose(self.protocol.leakage)
         headers = ["Defense", f"Worst case in {where}, {prose(unit)}", "Accuracy, %", "Lost"]
-        return grid([*headers, "Epsilon", "Seconds", "MiB sent"], rows)
+        shuffled = ["Consistency, %"] if self.protocol.shuffled_by else []
+        return grid([*headers, *shuffled, "Epsilon", "Seconds", "MiB sent"], rows)
 
     def sentence(self) -> str:
         """Return what holds, and what the least costly of it costs."""
@@ -155,6 +162,12 @@ class Costs:
             return f"n/a: {prose(self.prices[name][0].reason or 'no reason given')}"
         spread = f"{NBSP}±{NBSP}{stdev(right):.1f}" if len(right) > 1 else ""
         return f"{fmean(right):.1f}{spread}"
+
+    def _consistency(self, name: str) -> str:
+        found = [
+            100 * one.diagnostics["consistency"] for one in self.prices[name] if one.diagnostics
+        ]
+        return f"{fmean(found):.1f}" if found else DASH
 
     def _lost(self, name: str) -> str:
         right = self.accuracy(name)

@@ -78,6 +78,8 @@ class UtilityProtocol(_Frozen):
     seeds: tuple[int, ...] = Field(min_length=1)
     defenses: tuple[str, ...]
     """As `--defense` names them."""
+    shuffled_by: str | None = None
+    """A defense that shuffles images: what a trained victim makes of those is told too."""
     leakage: str
     """The protocol whose worst case stands beside the price."""
 
@@ -88,7 +90,7 @@ class UtilityProtocol(_Frozen):
 
     @cached_property
     def digest(self) -> str:
-        """Identify all that decides an accuracy."""
-        said = {"title", "description", "defenses", "leakage", "seeds"}
+        """Identify all that decides an accuracy: by the rate, all seeds do."""
+        said = {"title", "description", "defenses", "leakage"}
         content = self.model_dump(mode="json", exclude=said, exclude_defaults=True)
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]

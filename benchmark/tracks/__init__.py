@@ -5,9 +5,9 @@ import torch
 from benchmark.protocol import Protocol, TextProtocol, VisionProtocol
 from benchmark.tracks.setting import Setting
 from benchmark.tracks.text import TextSetting
-from benchmark.tracks.vision import VisionSetting
+from benchmark.tracks.vision import VisionSetting, image_spec
 
-__all__ = ["Setting", "TextSetting", "VisionSetting", "load_setting"]
+__all__ = ["Setting", "TextSetting", "VisionSetting", "image_spec", "load_setting"]
 
 
 def load_setting(protocol: Protocol, mirror: Path | None, device: torch.device) -> Setting:

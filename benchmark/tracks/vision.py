@@ -58,7 +58,7 @@ class VisionSetting(Setting):
         std = protocol.victim.std or tuple(statistics.std.tolist())
 
         def made(settings: ImageSettings, use: str) -> ImageVictim | DataUnavailable:
-            spec = _spec(settings, data, statistics)
+            spec = image_spec(settings, data, statistics)
             try:
                 network = build(spec, generator(0, protocol.name, use), mirror)
             except DataUnavailable as reason:
@@ -102,7 +102,7 @@ class VisionSetting(Setting):
         protocol = self.protocol
         return Stage(
             protocol.victim,
-            _spec(protocol.victim, self.data, self.statistics),
+            image_spec(protocol.victim, self.data, self.statistics),
             derive_seed(seed, protocol.name, "victim"),
             entry(protocol.data.name).digest.get("train", ""),
         )
@@ -198,7 +198,7 @@ def _features(network: ImageVictim, images: Tensor) -> Tensor:
     return read[0]
 
 
-def _spec(settings: ImageSettings, data: ImageSet, statistics: DataStatistics) -> ImageSpec:
+def image_spec(settings: ImageSettings, data: ImageSet, statistics: DataStatistics) -> ImageSpec:
     """Return a network in full: the protocol's settings and what the data adds."""
     return ImageSpec(
         **settings.model_dump(exclude={"mean", "std", "trained_on", "epochs"}),

@@ -14,11 +14,36 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from benchmark.contract import ImageBatch
+from benchmark.contract import Defense, ImageBatch
 from benchmark.seeds import generator
 from benchmark.victims import ImageVictim, layer_inputs, weights
 
 _FOLDS = 5
+_DIMENSIONS = (3, 5, 7)  # that shares of variance are told of
+
+
+def diagnose(
+    victim: ImageVictim, batch: ImageBatch, shuffler: Defense, draws: np.random.Generator
+) -> dict[str, float]:
+    """Return all of them by name, of a trained victim.
+
+    Args:
+        victim: the victim.
+        batch: images it was not trained on.
+        shuffler: a defense that shuffles them.
+        draws: of the shuffler.
+    """
+    shuffled = shuffler.protect_batch(batch, victim, draws)
+    assert isinstance(shuffled, ImageBatch)
+    found = compare_shuffled(victim, batch, shuffled)
+    told = {"consistency": found.consistency, "difference": found.difference}
+    if not patch_positions(victim).any():  # a victim that knows no places
+        return told
+    variance, values = explained_variance(victim), accumulated_eigenvalues(victim)
+    for count in (n for n in _DIMENSIONS if n <= len(variance)):
+        told[f"explained_variance_{count}"] = float(variance[count - 1])
+        told[f"accumulated_eigenvalues_{count}"] = float(values[count - 1])
+    return told | {f"position_error_{d}d": position_error(victim, d) for d in (1, 2)}
 
 
 @dataclass(frozen=True)

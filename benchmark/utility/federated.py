@@ -34,6 +34,10 @@ class Images:
         """Return some of them."""
         return Images(self.images[rows], self.labels[rows])
 
+    def batch(self) -> ImageBatch:
+        """Return all of them as one batch."""
+        return ImageBatch(self.images, self.labels)
+
 
 @dataclass(frozen=True)
 class Trained:
@@ -94,8 +98,7 @@ def train(
         model = keyed.client_view(held)
         updates = []
         for number, order in enumerate(orders):
-            chosen = data.select(next(order))
-            batch = ImageBatch(chosen.images, chosen.labels)
+            batch = data.select(next(order)).batch()
             use = (seed, name, "utility", label, turn, number)
             updates.append(_answer(client, keyed, model, batch, use))
             sent += keyed.wire_bytes(updates[-1]) if number == 0 else 0

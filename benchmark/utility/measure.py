@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 import torch
 
+from benchmark.contract import Defense
 from benchmark.data import load_images
 from benchmark.errors import NotApplicable
 from benchmark.identity import harness_version
@@ -16,9 +19,11 @@ from benchmark.protocol import UtilityProtocol
 from benchmark.records import Provenance
 from benchmark.registry import Registry, Submission
 from benchmark.running.provenance import provenance
-from benchmark.seeds import generator
+from benchmark.seeds import PUBLIC, generator
+from benchmark.tracks import image_spec
+from benchmark.utility.diagnostics import diagnose
 from benchmark.utility.federated import Images, Trained, accuracy, train
-from benchmark.victims import ImageSpec, ImageVictim, build
+from benchmark.victims import ImageVictim, build
 
 
 @dataclass(frozen=True)
@@ -54,84 +59,96 @@ def measure(order: Order) -> Iterator[str]:
     yield f"{protocol.name}: {counts}"
     if order.plan or not due:
         return
-    bench = Bench(protocol, order.mirror, order.device)
+    bench = Bench(protocol, order.mirror, order.device, _shuffler(protocol, registry))
     place = provenance(order.device)
     for one in chosen:
         if one.label not in due:
             continue
-        known = [p.rate for p in prices.found.values() if p.key[:-1] == _key(protocol, one, 0)[:-1]]
-        rate = known[0] if known else None
-        for seed in due[one.label]:
-            made = bench.price(one, seed, rate, place)
-            rate = made.rate
-            prices.add(made)
+        try:
+            rate = _recorded_rate(protocol, one, prices) or bench.best_rate(one)
+            made = (bench.price(one, seed, rate, place) for seed in due[one.label])
+            for price in made:
+                prices.add(price)
+        except NotApplicable as reason:
+            for seed in due[one.label]:
+                prices.add(bench.misfit(one, seed, str(reason), place))
         yield _told([prices.found[_key(protocol, one, seed)] for seed in seeds])
 
 
 class Bench:
-    """A utility protocol with its data."""
+    """A utility protocol with its data.
+
+    Args:
+        protocol: the protocol.
+        mirror: of data sets and weights.
+        device: where victims train.
+        shuffler: a defense that shuffles images, by which a trained victim is judged too.
+    """
 
     def __init__(
-        self, protocol: UtilityProtocol, mirror: Path | None, device: torch.device
+        self,
+        protocol: UtilityProtocol,
+        mirror: Path | None,
+        device: torch.device,
+        shuffler: Defense | None = None,
     ) -> None:
         self.protocol, self.mirror, self.device = protocol, mirror, device
+        self.shuffler = shuffler
         chosen = protocol.data
         public = load_images(chosen.name, "train", chosen.size, mirror)
         private = load_images(chosen.name, "test", chosen.size, mirror)
         self._public = Images(public.images[:], public.labels)
         self._private = Images(private.images[:], private.labels)
-        settings, statistics = protocol.victim, public.statistics
-        self._spec = ImageSpec(
-            **settings.model_dump(exclude={"mean", "std", "trained_on", "epochs"}),
-            channels=public.images.shape[1],
-            size=chosen.size,
-            classes=len(public.class_names),
-            mean=settings.mean or tuple(statistics.mean.tolist()),
-            std=settings.std or tuple(statistics.std.tolist()),
-        )
+        self._spec = image_spec(protocol.victim, public, public.statistics)
 
-    def price(
-        self, submission: Submission, seed: int, rate: float | None, place: Provenance
-    ) -> Price:
-        """Train with a defense on, at a rate, or at the best one on the held-out part."""
-        defense = submission.build()
-        trained, right, reason = None, None, None
-        try:
-            if rate is None:
-                rate = self._best_rate(submission, seed)
-            trained = self._train(submission, self._public, seed, rate)
-            right = accuracy(trained.model, self._private)
-        except NotApplicable as error:
-            reason = str(error)
-        protocol = self.protocol
-        return Price(
-            protocol=protocol.name,
-            digest=protocol.digest,
-            defense=submission.label,
-            version=submission.version,
-            harness=harness_version(),
-            seed=seed,
-            description=dict(defense.describe()),
-            rate=rate,
-            accuracy=right,
-            reason=reason,
-            seconds=0.0 if trained is None else trained.seconds,
-            sent=0 if trained is None else trained.sent,
-            provenance=place,
-        )
+    def best_rate(self, submission: Submission) -> float:
+        """Return the rate of the best mean accuracy on the seeds' held-out parts.
 
-    def _best_rate(self, submission: Submission, seed: int) -> float:
-        """Return the rate of the best accuracy on the held-out part; of equals the first."""
-        held_out = self.protocol.training.held_out
-        draws = generator(seed, self.protocol.name, "held out")
-        order = torch.randperm(len(self._public), generator=draws)
-        cut = round(held_out * len(order))
-        rest, judged = self._public.select(order[cut:]), self._public.select(order[:cut])
+        Raises:
+            NotApplicable: the defense does not fit the victim.
+        """
+        training, seeds = self.protocol.training, self.protocol.seeds
         found = {
-            rate: accuracy(self._train(submission, rest, seed, rate).model, judged)
-            for rate in self.protocol.training.rates
+            rate: fmean(self._held_out(submission, seed, rate) for seed in seeds)
+            for rate in training.rates
         }
         return max(found, key=lambda rate: found[rate])
+
+    def price(self, submission: Submission, seed: int, rate: float, place: Provenance) -> Price:
+        """Train with a defense on, and judge on the private split.
+
+        Raises:
+            NotApplicable: the defense does not fit the victim.
+        """
+        trained = self._train(submission, self._public, seed, rate)
+        return Price(
+            **self._named(submission, seed, place),
+            rate=rate,
+            accuracy=accuracy(trained.model, self._private),
+            diagnostics=self._diagnosed(trained, seed),
+            seconds=trained.seconds,
+            sent=trained.sent,
+        )
+
+    def misfit(self, submission: Submission, seed: int, reason: str, place: Provenance) -> Price:
+        """Return what stands where a defense does not fit the victim."""
+        named = self._named(submission, seed, place)
+        return Price(**named, rate=None, accuracy=None, reason=reason, seconds=0.0, sent=0)
+
+    def _held_out(self, submission: Submission, seed: int, rate: float) -> float:
+        """Return the accuracy on a part of the public split of a training on the rest."""
+        draws = generator(seed, self.protocol.name, "held out")
+        order = torch.randperm(len(self._public), generator=draws)
+        cut = round(self.protocol.training.held_out * len(order))
+        rest, judged = self._public.select(order[cut:]), self._public.select(order[:cut])
+        return accuracy(self._train(submission, rest, seed, rate).model, judged)
+
+    def _diagnosed(self, trained: Trained, seed: int) -> dict[str, float]:
+        """Return what a trained victim makes of shuffled images, where a shuffler is stated."""
+        if self.shuffler is None:
+            return {}
+        draws = PUBLIC.draws(seed, self.protocol.name, "shuffled")
+        return diagnose(ImageVictim.of(trained.model), self._private.batch(), self.shuffler, draws)
 
     def _train(self, submission: Submission, data: Images, seed: int, rate: float) -> Trained:
         victim = build(self._spec, generator(seed, self.protocol.name, "victim"), self.mirror)
@@ -145,6 +162,31 @@ class Bench:
             name=self.protocol.name,
             seed=seed,
         )
+
+    def _named(self, submission: Submission, seed: int, place: Provenance) -> dict[str, Any]:
+        """Return what a price is the price of."""
+        return {
+            "protocol": self.protocol.name,
+            "digest": self.protocol.digest,
+            "defense": submission.label,
+            "version": submission.version,
+            "harness": harness_version(),
+            "seed": seed,
+            "description": dict(submission.build().describe()),
+            "provenance": place,
+        }
+
+
+def _shuffler(protocol: UtilityProtocol, registry: Registry) -> Defense | None:
+    if protocol.shuffled_by is None:
+        return None
+    return registry.select("defense", (protocol.shuffled_by,))[0].build()
+
+
+def _recorded_rate(protocol: UtilityProtocol, defense: Submission, prices: Prices) -> float | None:
+    """Return the rate that was chosen for a defense when other seeds were measured."""
+    own = (prices.found.get(_key(protocol, defense, seed)) for seed in protocol.seeds)
+    return next((price.rate for price in own if price is not None), None)
 
 
 def _key(protocol: UtilityProtocol, defense: Submission, seed: int) -> tuple[str, ...]:

@@ -77,19 +77,30 @@ def rerun(
             continue
         try:
             setting = load_setting(protocol, mirror, device)
-            rounds = {seed: setting.round(seed) for seed in {one.cell.seed for one in due}}
         except DataUnavailable as reason:
-            yield from (Compared(one, "unavailable", what=str(reason)) for one in due)
+            yield from _unavailable(due, reason)
             continue
-        due.sort(key=lambda one: (one.cell.seed, one.cell.defense.label))  # one update at a time
-        for (seed, label), under in groupby(due, key=lambda o: (o.cell.seed, o.cell.defense.label)):
-            cells = list(under)
-            defended = DefendedRound(rounds[seed], cells[0].cell.defense.build(), label, key)
-            for one in cells:
-                if time.monotonic() + one.seconds > end:
-                    yield Compared(one, "no time left")
-                else:
+        due.sort(key=lambda one: (one.cell.seed, one.cell.defense.label))
+        for seed, of_seed in groupby(due, key=lambda one: one.cell.seed):
+            try:
+                plain = setting.round(seed)
+            except DataUnavailable as reason:
+                yield from _unavailable(of_seed, reason)
+                continue
+            for label, behind in groupby(of_seed, key=lambda one: one.cell.defense.label):
+                defended = None
+                for one in behind:
+                    if time.monotonic() + one.seconds > end:
+                        yield Compared(one, "no time left")
+                        continue
+                    if defended is None:
+                        defended = DefendedRound(plain, one.cell.defense.build(), label, key)
                     yield _again(one, setting, defended, worker_of(one.cell.attack), provenance)
+                defended = None  # one defense's updates at a time
+
+
+def _unavailable(strata: Iterable[Stratum], reason: DataUnavailable) -> Iterator[Compared]:
+    return (Compared(one, "unavailable", what=str(reason)) for one in strata)
 
 
 def largest_gaps(compared: Iterable[Compared]) -> dict[str, float]:

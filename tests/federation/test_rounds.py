@@ -204,6 +204,12 @@ def test_defense_that_breaks_the_contract_is_named_with_the_parameter(make_round
     assert said in str(raised.value)
 
 
+def test_update_whose_sum_alone_is_not_finite_is_no_fault(make_round):
+    large = sends(**{"head.bias": torch.full((10,), 3e38)})
+    sent = DefendedRound(make_round(), type("Large", (Defense,), {"protect_update": large})(), "a")
+    assert sent.update(0)["head.bias"].sum().isinf()
+
+
 def test_update_that_was_not_finite_before_is_not_laid_to_the_defense(make_round):
     plain = make_round()
     plain.victim.weights()["head.bias"].data.fill_(torch.nan)

@@ -28,6 +28,7 @@ def priced(folder):
                     description=said,
                     rate=0.1,
                     accuracy=accuracy,
+                    diagnostics={} if accuracy is None else {"consistency": accuracy / 2},
                     reason=None if accuracy is not None else "too narrow",
                     seconds=4,
                     sent=2**20,
@@ -54,7 +55,7 @@ def test_a_row_tells_what_is_read_and_what_it_costs(priced):
     priced("none", [0.9, 0.92], READ)
     folder = priced("noise,scale=1", [0.7, 0.72], HIDDEN)
     assert "| `noise,scale=1` | 🟢 [10.00" in page(folder)
-    assert "| 71.0 ± 1.4 | 20.0 | no epsilon | 4 | 1.0 |" in page(folder)
+    assert "| 71.0 ± 1.4 | 20.0 | 35.5 | no epsilon | 4 | 1.0 |" in page(folder)
 
 
 def test_the_sentence_names_the_least_costly_of_what_holds(priced):

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 import yaml
@@ -7,6 +9,7 @@ from benchmark.prices import Prices
 from benchmark.protocol import load_utility, utility_files
 from benchmark.registry import Registry
 from benchmark.utility import Order, measure
+from benchmark.utility.measure import Bench
 
 TINY = {
     "name": "tiny",
@@ -54,6 +57,31 @@ def test_the_rate_is_the_one_that_does_best_on_the_held_out_part(order):
     run(order(training=longer, defenses=["none"], seeds=[0]))
     (price,) = Prices(order().results).found.values()
     assert price.rate == 0.03
+
+
+def test_the_rate_is_chosen_over_all_seeds_even_where_one_is_measured(order, monkeypatch):
+    tried = []
+
+    def held_out(self, submission, seed, rate):
+        tried.append((seed, rate))
+        return {(0, 1e-9): 0.5, (1, 1e-9): 0.5, (0, 0.1): 0.9, (1, 0.1): 0.0}[seed, rate]
+
+    monkeypatch.setattr(Bench, "_held_out", held_out)
+    run(replace(order(defenses=["none"]), seeds=(0,)))
+    run(order(defenses=["none"]))
+    assert len(tried) == 4  # and not again for the other seed
+    assert {p.rate for p in Prices(order().results).found.values()} == {1e-9}
+
+
+def test_what_a_trained_victim_makes_of_shuffled_images_stands_in_the_price(order):
+    wide = {**TINY["victim"], "patch": 2}
+    run(order(defenses=["none"], seeds=[0], shuffled_by="mjp,gamma=0.5", victim=wide))
+    (price,) = Prices(order().results).found.values()
+    told = price.diagnostics
+    assert 0 <= told["consistency"] <= 1
+    assert told["difference"] > 0
+    assert told["position_error_2d"] > 0
+    assert 0 < told["explained_variance_3"] < told["explained_variance_7"] <= 1 + 1e-9
 
 
 def test_a_title_makes_nothing_due_and_another_round_everything(order):
