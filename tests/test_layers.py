@@ -23,6 +23,7 @@ LAYERS = (
         "exporting",
         "tunings",
         "prices",
+        "flower",
     ),
     ("cell",),
     ("running", "leaderboard", "conformance"),
