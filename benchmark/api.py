@@ -29,6 +29,7 @@ from benchmark.errors import (
 )
 from benchmark.records import load_results
 from benchmark.victims import (
+    Bottleneck,
     ImageAnatomy,
     ImageVictim,
     Jigsaw,
@@ -47,6 +48,7 @@ __all__ = [
     "Anatomy",
     "Attack",
     "Batch",
+    "Bottleneck",
     "Budget",
     "DataStatistics",
     "DataUnavailable",

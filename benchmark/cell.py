@@ -251,9 +251,14 @@ def negotiate(
         return Verdict("applies", None), defended
     except PluginError as error:  # a malicious server chose no parameters that fit
         return Verdict("failed", str(error), kind="crashed"), defended
-    verdict, network = worker.applies(cell.attack, seen), setting.public_network
-    if isinstance(network, DataUnavailable) and verdict.missing == (Grant.PUBLIC_NETWORK,):
-        verdict = Verdict("unavailable", str(network))
+    verdict = worker.applies(cell.attack, seen)
+    networks = {
+        Grant.PUBLIC_NETWORK: setting.public_network,
+        Grant.TRAINED_INVERTER: setting.inverter(cell.seed, cell.defense),
+    }
+    lacks = [networks.get(grant) for grant in verdict.missing]
+    if len(lacks) == 1 and isinstance(lacks[0], DataUnavailable):
+        verdict = Verdict("unavailable", str(lacks[0]))
     return verdict, defended
 
 
@@ -286,13 +291,15 @@ def _observe(
     if Grant.OTHER_UPDATE in cell.attack.manifest.grants and protocol.trials > 1:
         control[Grant.OTHER_UPDATE] = defended.update((trial + 1) % protocol.trials)
     names = (protocol.name, "attack", cell.attack.label, cell.defense.label, trial)
+    inverter = setting.inverter(cell.seed, cell.defense)
+    networks = {} if isinstance(inverter, DataUnavailable) else {Grant.TRAINED_INVERTER: inverter}
     return observe(
         protocol.threat.model(),
         update=update,
         model=defended.server_model,
         budget=protocol.budget.budget(),
         generator=generator(cell.seed, *names),
-        facts=setting.facts(plain.truth(trial)),
+        facts=setting.facts(plain.truth(trial)) | networks,
         defense=_public(cell, defended),
         control=control,
         local=protocol.federation.local(),

@@ -140,18 +140,30 @@ def verify(
 @app.command()
 def train(
     protocol: Annotated[str, typer.Argument(metavar="PROTOCOL")],
+    inverter: Annotated[
+        list[str] | None,
+        typer.Option(help=f"In their place the inverter of this defense{SELECTS}", metavar="NAME"),
+    ] = None,
     seeds: Seeds = None,
     device: Device = "auto",
     data: Mirror = None,
+    plugins: Plugins = None,
 ) -> None:
     """Train the victims of a protocol with `trained_on`, once; the weights go to a cache."""
     from benchmark.protocol import load_protocol
+    from benchmark.registry import Registry
+    from benchmark.running.invert import train_inverters
     from benchmark.running.start import device_named
     from benchmark.running.train import train
 
-    chosen, place = load_protocol(protocol), device_named(device)
-    for line in train(chosen, numbers(seeds), mirror(data), place):
-        print(line)
+    chosen, place, where = load_protocol(protocol), device_named(device), mirror(data)
+    if inverter:
+        defenses = Registry(plugins or ()).select("defense", inverter)
+        lines = train_inverters(chosen, defenses, numbers(seeds), where, place)
+    else:
+        lines = train(chosen, numbers(seeds), where, place)
+    for line in lines:
+        print(line, flush=True)
 
 
 @app.command()

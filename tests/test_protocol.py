@@ -106,6 +106,14 @@ def test_suite_of_one_is_a_protocol_by_name_or_path(tiny):
             "public_network: {architecture: april_b}",
             "{path}: public_network is described; wanted it among threat.grants too",
         ),
+        (
+            "threat: {grants: [trained_inverter]}",
+            "{path}: trained_inverter is granted; wanted the key inverter too",
+        ),
+        (
+            "inverter: {hidden: 3000}",
+            "{path}: inverter is described; wanted trained_inverter granted too",
+        ),
         ("threat: {grants: [truth]}", "{path}: a protocol cannot grant truth"),
         ("threat: {grants: [labels, weather]}", "{line}: threat.grants.1: "),
         ("data: {name: cats, size: 8}", "{path}: data set 'cats'"),

@@ -23,6 +23,7 @@ class Grant(StrEnum):
     LABELS = "labels"
     DATA_STATISTICS = "data_statistics"
     PUBLIC_NETWORK = "public_network"  # an image prior that the attacker owns
+    TRAINED_INVERTER = "trained_inverter"  # from updates to images, of public data
     PIXEL_LEVELS = "pixel_levels"  # how many there are: 256 where images are of 8 bits
     LENGTH = "length"  # tokens of a sequence
     PUBLIC_TEXT = "public_text"  # tokens of the public split
@@ -126,6 +127,7 @@ class Knowledge:
     labels: Tensor | None = None
     data_statistics: DataStatistics | None = None
     public_network: nn.Module | None = None
+    trained_inverter: nn.Module | None = None
     pixel_levels: int | None = None
     length: int | None = None
     public_text: Tensor | None = None
@@ -233,6 +235,12 @@ class Observation:
         network: nn.Module = self.knowledge.require(Grant.PUBLIC_NETWORK)
         return network
 
+    @property
+    def trained_inverter(self) -> nn.Module:
+        """A network trained on updates of public data, frozen; WithheldError where not granted."""
+        inverter: nn.Module = self.knowledge.require(Grant.TRAINED_INVERTER)
+        return inverter
+
 
 class Stack(Sequence[Observation]):
     """Independent observations of one cell and seed: the same model, one update each."""
@@ -260,9 +268,10 @@ class Stack(Sequence[Observation]):
 
     @property
     def networks(self) -> tuple[nn.Module, ...]:
-        """The model, and the public network where one is granted: all the observations' own."""
-        public = self._observations[0].knowledge.public_network
-        return (self.model,) if public is None else (self.model, public)
+        """The model, and those that are granted: all the observations' own."""
+        known = self._observations[0].knowledge
+        granted = (known.public_network, known.trained_inverter)
+        return (self.model, *(network for network in granted if network is not None))
 
     def update(self, name: str) -> Tensor:
         """Return one parameter's updates, (trial, *parameter)."""

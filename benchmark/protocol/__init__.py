@@ -13,6 +13,7 @@ from benchmark.protocol.files import (
 from benchmark.protocol.settings import (
     Curve,
     FederationSettings,
+    InverterSettings,
     Protocol,
     Suite,
     TextProtocol,
@@ -24,6 +25,7 @@ __all__ = [
     "PROTOCOLS",
     "Curve",
     "FederationSettings",
+    "InverterSettings",
     "Protocol",
     "Suite",
     "SuitePart",

@@ -139,6 +139,19 @@ class BudgetSettings(_Frozen):
         return Budget(self.seconds, self.memory_mib * 2**20, self.gradient_evaluations)
 
 
+class InverterSettings(_Frozen):
+    """How the inverter that is granted is trained (Learning to Invert, Wu et al., UAI 2023)."""
+
+    hidden: int = Field(default=3000, ge=1)
+    """Width of its two hidden layers."""
+    bins: int = Field(default=1024, ge=1)
+    """Into which an update's values are hashed, where there are more."""
+    examples: int = Field(default=1000, ge=10)
+    """Updates of public batches, a tenth of them held out to choose the epoch."""
+    epochs: int = Field(default=30, ge=1)
+    """Passes over them."""
+
+
 class BreachSettings(_Frozen):
     """From which score on a trial counts as breached."""
 
@@ -208,6 +221,8 @@ class VisionProtocol(Protocol):
     threat: ThreatSettings = ThreatSettings()
     public_network: ImageSettings | None = None
     """The network granted as `public_network`, an image prior; stands with that grant alone."""
+    inverter: InverterSettings | None = None
+    """How `gradleak train --inverter` makes what is granted as `trained_inverter`; likewise."""
     iip_embedding: Literal["pixels"] | ImageSettings | None = None
     """Where the metric `iip` compares images: on pixels averaged to 32 x 32 at most, or by what
     the last layer of a network reads; without one the metric has no number."""
@@ -237,6 +252,15 @@ class VisionProtocol(Protocol):
             raise ProtocolError("public_network is granted; wanted the key public_network too")
         if self.public_network is not None and not granted:
             raise ProtocolError("public_network is described; wanted it among threat.grants too")
+        return self
+
+    @model_validator(mode="after")
+    def _inverter_is_granted(self) -> VisionProtocol:
+        granted = Grant.TRAINED_INVERTER in self.threat.model().grants
+        if granted and self.inverter is None:
+            raise ProtocolError("trained_inverter is granted; wanted the key inverter too")
+        if self.inverter is not None and not granted:
+            raise ProtocolError("inverter is described; wanted trained_inverter granted too")
         return self
 
 

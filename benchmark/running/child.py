@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import torch
+from torch import nn
 
 from benchmark.cell import Outcome
 from benchmark.contract import Attack, Observation, Stack, Victim
@@ -20,13 +21,14 @@ from benchmark.errors import BenchmarkError, NotApplicable, PluginError
 from benchmark.registry import Manifest, Submission
 from benchmark.running.exchange import (
     PARAMETERS,
-    load_model,
+    load_network,
     load_observation,
     save_parameters,
     save_reconstruction,
 )
 from benchmark.running.inprocess import attempt, corruption, loops, verdict
 from benchmark.running.memory import resident
+from benchmark.toolbox.inverter import Inverter
 
 
 def main() -> None:
@@ -49,17 +51,20 @@ def main() -> None:
 
 def _serve(requests: IO[bytes], answers: IO[bytes], attack: Attack, start: dict[str, Any]) -> None:
     device = torch.device(start["device"])
-    models: dict[str, Victim] = {}
+    models: dict[str, nn.Module] = {}
     for line in requests:
         request = json.loads(line)
         models = {
-            file: models[file] if file in models else load_model(Path(file), device)
+            file: models[file] if file in models else load_network(Path(file), device)
             for file in request["models"]
         }
-        model, *public = models.values()
-        network = public[0].requires_grad_(False) if public else None
+        model, *granted = models.values()
+        assert isinstance(model, Victim)
+        frozen = [network.requires_grad_(False) for network in granted]
+        inverter = next((each for each in frozen if isinstance(each, Inverter)), None)
+        network = next((each for each in frozen if each is not inverter), None)
         files = [Path(file) for file in request["observations"]]
-        stack = Stack([load_observation(file, model, device, network) for file in files])
+        stack = Stack([load_observation(file, model, device, network, inverter) for file in files])
         if request["what"] == "corrupt":
             _say(answers, _corrupted(attack, start["manifest"]["name"], stack[0], request))
             continue

@@ -28,6 +28,8 @@ from benchmark.contract import (
 )
 from benchmark.errors import PluginError
 from benchmark.seeds import generator
+from benchmark.toolbox.inverter import Inverter
+from benchmark.tracks.inverters import load_inverter, save_inverter
 from benchmark.victims import ImageSpec, TextSpec, build
 
 PARAMETERS = "parameters.safetensors"
@@ -40,7 +42,10 @@ _STATISTICS = ("mean_image", "mean", "std")
 
 
 def save_model(model: nn.Module, path: Path) -> None:
-    """Write a victim: its spec and every tensor of its network."""
+    """Write a victim, its spec and every tensor of its network; or an inverter."""
+    if isinstance(model, Inverter):
+        save_inverter(model, path)
+        return
     if not isinstance(model, Victim):
         raise PluginError(
             f"a {type(model).__name__} cannot cross into the sandbox; wanted a Victim"
@@ -57,6 +62,13 @@ def load_model(path: Path, device: torch.device) -> Victim:
     blank.spec = kind.model_validate(meta["spec"])
     blank.network.load_state_dict(tensors)
     return blank.to(device)
+
+
+def load_network(path: Path, device: torch.device) -> nn.Module:
+    """Read a victim or an inverter back."""
+    with safe_open(path, framework="pt") as file:
+        inverts = "inverter" in file.metadata()
+    return load_inverter(path).to(device) if inverts else load_model(path, device)
 
 
 def save_parameters(chosen: dict[str, Tensor], path: Path) -> None:
@@ -99,7 +111,11 @@ def save_observation(seen: Observation, path: Path) -> None:
 
 
 def load_observation(
-    path: Path, model: Victim, device: torch.device, public_network: nn.Module | None = None
+    path: Path,
+    model: Victim,
+    device: torch.device,
+    public_network: nn.Module | None = None,
+    trained_inverter: nn.Module | None = None,
 ) -> Observation:
     """Read an observation back: what `observe` let through on the other side, and no more."""
     tensors, meta = _load(path)
@@ -119,6 +135,7 @@ def load_observation(
         **{name: facts.get(name) for name in _FACTS},
         data_statistics=DataStatistics(**data) if data else None,
         public_network=public_network,
+        trained_inverter=trained_inverter,
         other_update=Update({n: other[n] for n in meta["other_order"]}) if other else None,
         defense=meta["defense"],
         local=None if meta["local"] is None else LocalTraining(**meta["local"]),

@@ -15,6 +15,7 @@ from benchmark.errors import DataUnavailable
 from benchmark.federation import Client, Round
 from benchmark.protocol import FederationSettings, Protocol
 from benchmark.records import Excerpt
+from benchmark.registry import Submission
 
 
 class Setting(ABC):
@@ -42,6 +43,14 @@ class Setting(ABC):
     @abstractmethod
     def facts(self, truth: Any) -> dict[Grant, Any]:  # noqa: ANN401  (the track's own batch)
         """Return what a threat model may grant of a trial; without one, what is known ahead."""
+
+    def inverter(self, seed: int, defense: Submission) -> nn.Module | DataUnavailable | None:
+        """Return what the attacker trained on updates of public data; None where none is granted.
+
+        It is frozen, the same object for all trials of a cell; or why it cannot be had here, which
+        is a matter for the attacks that need it alone.
+        """
+        return None
 
     @abstractmethod
     def answer(self, truth: Any) -> Tensor:  # noqa: ANN401

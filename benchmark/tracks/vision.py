@@ -19,7 +19,9 @@ from benchmark.errors import DataUnavailable, ProtocolError
 from benchmark.federation import Round, draw_images
 from benchmark.metrics import LPIPS_URLS, Candidates, ImageScorer, candidate_rows, pixels
 from benchmark.protocol import VisionProtocol, protocol_files
+from benchmark.registry import Submission, exactly
 from benchmark.seeds import derive_seed, generator
+from benchmark.tracks.inverters import InverterStage
 from benchmark.tracks.setting import Setting, client
 from benchmark.victims import ImageSettings, ImageSpec, ImageVictim, Stage, build, layer_inputs
 
@@ -118,6 +120,20 @@ class VisionSetting(Setting):
             else self.public_network,
         }
         return known if truth is None else {**known, Grant.LABELS: truth.labels}
+
+    def inverter(self, seed: int, defense: Submission) -> nn.Module | DataUnavailable | None:
+        """Return the inverter of one seed's victim behind a defense, or why there is none here."""
+        if self.protocol.inverter is None:
+            return None
+        command = f"{_train(self.protocol)} --inverter {exactly(defense.label)} --seeds {seed}"
+        try:
+            return self.inverter_stage(seed, defense).trained(self.device, command)
+        except DataUnavailable as reason:
+            return reason
+
+    def inverter_stage(self, seed: int, defense: Submission) -> InverterStage:
+        """Return what decides the weights of an inverter."""
+        return InverterStage(self.protocol, defense, seed)
 
     def answer(self, truth: ImageBatch) -> Tensor:
         """Return the images."""

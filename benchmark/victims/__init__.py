@@ -5,12 +5,20 @@ from benchmark.victims.language import TextAnatomy, TextBlock, TextSettings, Tex
 from benchmark.victims.operations import operations
 from benchmark.victims.parameters import LinearLayer, ParameterSlice
 from benchmark.victims.patches import images_from_patches, to_images, to_patches
-from benchmark.victims.spec import SIZES, ImageSettings, ImageSpec, Initialisation, Jigsaw
+from benchmark.victims.spec import (
+    SIZES,
+    Bottleneck,
+    ImageSettings,
+    ImageSpec,
+    Initialisation,
+    Jigsaw,
+)
 from benchmark.victims.training import Stage
 from benchmark.victims.victim import ImageVictim
 
 __all__ = [
     "SIZES",
+    "Bottleneck",
     "ImageAnatomy",
     "ImageBlock",
     "ImageSettings",

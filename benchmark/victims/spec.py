@@ -118,6 +118,17 @@ class Jigsaw(BaseModel):
     """Of the localisation error in the loss."""
 
 
+class Bottleneck(BaseModel):
+    """A variational bottleneck before a victim's head; see `bottleneck.py`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    width: int = Field(default=256, ge=1)
+    """Dimensions of the latent distribution."""
+    weight: float = Field(default=0.001, ge=0)
+    """Of the divergence in the loss."""
+
+
 class ImageSpec(ImageSettings):
     """A victim in full: the protocol's settings and what the data adds."""
 
@@ -129,6 +140,8 @@ class ImageSpec(ImageSettings):
     std: tuple[float, ...]
     jigsaw: Jigsaw | None = None
     """What a defense added; no protocol asks for it."""
+    bottleneck: Bottleneck | None = None
+    """Likewise."""
 
     def refuse(self, *settings: str) -> None:
         """Raise ProtocolError where one of the named settings is given a value."""

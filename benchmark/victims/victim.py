@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -17,7 +19,9 @@ from benchmark.errors import NotApplicable, ProtocolError
 from benchmark.seeds import global_stream
 from benchmark.victims.anatomy import ImageAnatomy
 from benchmark.victims.architectures import architecture, make_network
+from benchmark.victims.bottleneck import BOTTLENECK, VariationalBottleneck, add_bottleneck
 from benchmark.victims.checkpoint import load_checkpoint
+from benchmark.victims.inputs import layer_inputs
 from benchmark.victims.jigsaw import (
     UNKNOWN,
     add_jigsaw,
@@ -26,7 +30,7 @@ from benchmark.victims.jigsaw import (
     localisation_error,
 )
 from benchmark.victims.positions import Encoding, fix_positions
-from benchmark.victims.spec import ImageSpec, Jigsaw
+from benchmark.victims.spec import Bottleneck, ImageSpec, Jigsaw
 
 
 class ImageVictim(Victim):
@@ -62,6 +66,8 @@ class ImageVictim(Victim):
         victim = cls(network, spec)
         if spec.jigsaw is not None:
             add_jigsaw(network, spec.jigsaw, victim.anatomy)
+        if spec.bottleneck is not None:
+            add_bottleneck(network, victim.head, spec.bottleneck.width)
         return victim.eval()
 
     @classmethod
@@ -104,12 +110,39 @@ class ImageVictim(Victim):
         return logits
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return the mean cross entropy of a batch in nats, and what a jigsaw adds to it."""
+        """Return the mean cross entropy of a batch in nats, and what defenses add to it."""
         assert isinstance(batch, ImageBatch)
         masked = None if batch.masked is None else batch.masked.to(self.device)
-        logits = self(batch.images.to(self.device), masked)
+        bottleneck = self._bottleneck
+        with layer_inputs(*([] if bottleneck is None else [bottleneck])) as read:
+            logits = self(batch.images.to(self.device), masked)
         loss = functional.cross_entropy(logits, batch.labels.to(self.device))
+        if bottleneck is not None and self.spec.bottleneck is not None:
+            loss = loss + self.spec.bottleneck.weight * bottleneck.divergence(read[0])
         return loss if self.spec.jigsaw is None else loss + self.localisation(masked)
+
+    @property
+    def _bottleneck(self) -> VariationalBottleneck | None:
+        if self.spec.bottleneck is None:
+            return None
+        found = self.network.get_submodule(BOTTLENECK)
+        assert isinstance(found, VariationalBottleneck)
+        return found
+
+    @contextmanager
+    def drawing(self, draw: Callable[[torch.Size], Tensor]) -> Iterator[None]:
+        """Draw in the bottleneck while the block runs, where it reads the mean elsewhere.
+
+        Args:
+            draw: standard normal numbers of a shape.
+        """
+        bottleneck = self._bottleneck
+        assert bottleneck is not None, "drawing wants a bottleneck"
+        bottleneck.draw = draw
+        try:
+            yield
+        finally:
+            bottleneck.draw = None
 
     def localisation(self, masked: Tensor | None = None) -> Tensor:
         """Return a jigsaw's part of the loss, which no image has a say in; 0 where it has none.
@@ -134,6 +167,14 @@ class ImageVictim(Victim):
             add_jigsaw(twin.network, jigsaw, twin.anatomy)
         if jigsaw.unknown:
             draw_unknown(twin.network, twin.anatomy, generator)
+        return twin.to(self.device).eval()
+
+    def with_bottleneck(self, bottleneck: Bottleneck, generator: torch.Generator) -> ImageVictim:
+        """Return a copy with a variational bottleneck before the head, drawn from the generator."""
+        twin = copy.deepcopy(self)
+        twin.spec = self.spec.model_copy(update={"bottleneck": bottleneck})
+        with global_stream(generator):
+            add_bottleneck(twin.network, twin.head, bottleneck.width)
         return twin.to(self.device).eval()
 
     def with_fixed_positions(self, encoding: Encoding) -> ImageVictim:

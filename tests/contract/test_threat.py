@@ -22,6 +22,7 @@ FACTS = {
     "labels": torch.tensor([1, 2, 3]),
     "data_statistics": DataStatistics(torch.zeros(1, 2, 2), torch.zeros(1), torch.ones(1)),
     "public_network": nn.Linear(1, 1),
+    "trained_inverter": nn.Linear(1, 1),
     "pixel_levels": 256,
     "length": 5,
     "public_text": torch.tensor([[1, 2, 3]]),

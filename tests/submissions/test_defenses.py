@@ -276,6 +276,12 @@ def test_dp_sgd_without_noise_promises_nothing():
         "dp_sgd,sampling_rate=2",
         "dp_sgd,rounds=0",
         "narrow_width,share=0",
+        "soteria,pruned=1.1",
+        "precode,width=0",
+        "precode,weight=-1",
+        "censor,reading=own",
+        "censor,candidates=0",
+        "dropout,rate=1.0",
     ],
 )
 def test_argument_out_of_its_range_is_refused_by_name(label):
