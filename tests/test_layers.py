@@ -17,16 +17,16 @@ LAYERS = (
         "api",
         "stats",
         "listing",
-        "published",
         "tracks",
         "attestations",
         "exporting",
         "tunings",
         "prices",
     ),
-    ("cell",),
+    ("cell", "published"),
     ("running", "leaderboard", "conformance"),
     ("verify", "picturing", "utility"),
+    ("reproduction",),
     ("cli",),
 )
 NUMBER = {name: number for number, names in enumerate(LAYERS) for name in names}
