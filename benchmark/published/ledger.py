@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmark.documents import Document, Keys, read_document
 from benchmark.errors import BenchmarkError
-from benchmark.metrics import METRICS
+from benchmark.metrics import METRICS, OF_INPUT
 from benchmark.protocol import protocol_files, utility_files
 from benchmark.published.settings import (
     SUITES,
@@ -171,7 +171,7 @@ def _wrong(one: Published) -> str | None:
     trained = answer.measure.startswith("accuracy")
     if answer.protocol not in (utility_files() if trained else protocol_files()):
         return f"no protocol {answer.protocol!r}"
-    if answer.metric and answer.metric not in METRICS:
+    if answer.metric and answer.metric.removesuffix(OF_INPUT) not in METRICS:
         return f"no metric {answer.metric!r}"
     if one.value.std is None and one.value.bound is None and answer.tolerance is None:
         return "wanted a tolerance, for the number has no deviation"
