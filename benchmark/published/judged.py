@@ -20,9 +20,9 @@ class Judged:
 
     @property
     def difference(self) -> tuple[float, str] | None:
-        """Ours less the paper's, in its standard deviations, else in its unit; None of a bound."""
+        """Ours less the paper's, in its standard deviations, else in its unit; None where it says nothing."""
         value = self.one.value
-        if isinstance(self.ours, NotRun) or value.bound is not None:
+        if isinstance(self.ours, NotRun) or not self.one.comparable:
             return None
         apart = self.ours.mean - value.mean
         return (apart / value.std, "std") if value.std else (apart, self.one.column.unit)
@@ -53,6 +53,7 @@ def judged(numbers: Iterable[Published], measured: Measured) -> list[Judged]:
             better=one.column.better,
             tolerance=one.tolerance,
             ordered=in_order((one.value, ours), others),
+            number=one.answer.compare == "number",
         )
         made.append(Judged(one, ours, verdict))
     return made

@@ -62,6 +62,11 @@ class Published:
         return ",".join(filter(None, (self.answer.attack, self.answer.arguments)))
 
     @property
+    def comparable(self) -> bool:
+        """Whether a number of ours can be laid beside it: no bound, and not an order alone."""
+        return self.value.bound is None and self.answer.compare == "number"
+
+    @property
     def tolerance(self) -> Tolerance:
         """Within what a number of ours is the published one."""
         return self.answer.tolerance or ONE_STD
@@ -114,7 +119,7 @@ def _cells(folder: Path) -> dict[tuple[str, str, str, str], Published]:
     found: dict[tuple[str, str, str, str], Published] = {}
     for one in (one for suite in SUITES for one in published(suite, folder)):
         answer = one.answer
-        if answer.needs is None and answer.measure == "records" and one.value.bound is None:
+        if answer.needs is None and answer.measure == "records" and one.comparable:
             key = (answer.protocol, one.attack, answer.defense, answer.metric)
             found.setdefault(key, one)
     return found
@@ -168,11 +173,15 @@ def _wrong(one: Published) -> str | None:
     for key in _WANTED[answer.measure]:
         if not getattr(answer, key):
             return f"wanted {key}, or what it needs"
-    trained = answer.measure.startswith("accuracy")
-    if answer.protocol not in (utility_files() if trained else protocol_files()):
+    if answer.protocol not in _protocols(trained=answer.measure.startswith("accuracy")):
         return f"no protocol {answer.protocol!r}"
     if answer.metric and answer.metric.removesuffix(OF_INPUT) not in METRICS:
         return f"no metric {answer.metric!r}"
-    if one.value.std is None and one.value.bound is None and answer.tolerance is None:
+    if one.comparable and one.value.std is None and answer.tolerance is None:
         return "wanted a tolerance, for the number has no deviation"
     return None
+
+
+@cache
+def _protocols(*, trained: bool) -> frozenset[str]:
+    return frozenset(utility_files() if trained else protocol_files())

@@ -37,6 +37,8 @@ class Measured:
 
     def __init__(self, results: Path, registry: Registry) -> None:
         self.results, self._registry = results, registry
+        self._protocols: dict[str, Protocol] = {}
+        self._submissions: dict[tuple[Kind, str, str], Submission] = {}
 
     def ours(self, one: Published) -> Ours | NotRun:
         """Return what was measured, in the paper's unit, or why nothing was."""
@@ -50,18 +52,28 @@ class Measured:
             case "accuracy" | "accuracy_lost":
                 return self._trained(one)
 
+    def protocol(self, name: str) -> Protocol:
+        """Return a protocol, read once."""
+        if name not in self._protocols:
+            self._protocols[name] = load_protocol(name)
+        return self._protocols[name]
+
     def submission(self, kind: Kind, label: str, protocol: Protocol) -> Submission:
         """Return the one submission of a label, its rate resolved where it is tuned.
 
         Raises:
             PluginError: there is none, or its rate was not tuned in the protocol.
         """
-        (found,) = self._registry.find(kind, exactly(label))
-        return resolve([found], protocol, self.results)[0] if kind == "attack" else found
+        key = (kind, label, protocol.name)
+        if key not in self._submissions:
+            (found,) = self._registry.find(kind, exactly(label))
+            tuned = resolve([found], protocol, self.results) if kind == "attack" else (found,)
+            self._submissions[key] = tuned[0]
+        return self._submissions[key]
 
     def _recorded(self, one: Published) -> Ours | NotRun:
         answer = one.answer
-        protocol = load_protocol(answer.protocol)
+        protocol = self.protocol(answer.protocol)
         try:
             attack = self.submission("attack", one.attack, protocol)
             defense = self.submission("defense", answer.defense, protocol)

@@ -41,6 +41,8 @@ class Answer(_Frozen):
     """Of `sent`: the images'."""
     steps: PositiveInt | None = None
     """Gradients that the paper spends on a trial; else as the attack's `paper_gradients` says."""
+    compare: Literal["number", "order"] = "number"
+    """`order`: on another victim, of which the order of a column's rows alone can be compared."""
     tolerance: Tolerance | None = None
     """Else one standard deviation of the published number."""
     differs: tuple[str, ...] = ()

@@ -72,6 +72,7 @@ def judge(
     better: Direction,
     tolerance: Tolerance,
     ordered: bool = False,
+    number: bool = True,
 ) -> Verdict:
     """Return the verdict on one published number.
 
@@ -87,6 +88,7 @@ def judge(
         better: which side is better.
         tolerance: within which they are called the same; of a bound it has no say.
         ordered: whether it stands to the others as in the paper; see `in_order`.
+        number: whether the numbers themselves can be compared, or their order alone.
     """
     if isinstance(ours, NotRun):
         return Verdict("not run", ours.reason)
@@ -96,9 +98,9 @@ def judge(
     if value.bound is not None:
         met = ours.mean > value.mean if value.bound == "above" else ours.mean < value.mean
         return Verdict("reproduced") if met else budget or Verdict("not reproduced")
-    if tolerance.holds(value, ours.mean):
+    if number and tolerance.holds(value, ours.mean):
         return Verdict("reproduced")
-    if (ours.mean > value.mean) == (better == "higher"):
+    if number and (ours.mean > value.mean) == (better == "higher"):
         return Verdict("better")
     if ordered:
         return Verdict("order reproduced")

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from benchmark.errors import PluginError
-from benchmark.protocol import load_protocol
 from benchmark.published import Measured, Published
 from benchmark.running.plan import Group, groups
 
@@ -23,7 +22,7 @@ class Cells:
 
     def group(self, measured: Measured) -> list[Group]:
         """Return what the planner knows them as."""
-        protocol = load_protocol(self.protocol)
+        protocol = measured.protocol(self.protocol)
         attacks = [measured.submission("attack", label, protocol) for label in self.attacks]
         defense = measured.submission("defense", self.defense, protocol)
         return groups([protocol], [defense], attacks, self.seeds, self.trials)
@@ -46,7 +45,7 @@ def cells(numbers: Iterable[Published], measured: Measured) -> list[Cells]:
         if answer.needs is not None or answer.measure != "records":
             continue
         try:
-            measured.submission("attack", one.attack, load_protocol(answer.protocol))
+            measured.submission("attack", one.attack, measured.protocol(answer.protocol))
         except PluginError:  # the verdict tells why
             continue
         key = (answer.protocol, answer.defense, answer.trials, answer.seeds)

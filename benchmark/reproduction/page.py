@@ -97,7 +97,7 @@ def _settings(own: Sequence[Judged], ran: Sequence[Judged]) -> str:
     differs = dict.fromkeys(said for each in ran for said in each.one.answer.differs)
     if differs:
         lines.append(f"- Ours is another setting: {'; '.join(map(prose, differs))}.")
-    stated = [each.one.tolerance for each in ran if each.one.value.bound is None]
+    stated = [each.one.tolerance for each in ran if each.one.comparable]
     if stated:
         lines.append(f"- Reproduced: {', '.join(dict.fromkeys(map(str, stated)))}.")
     lines += [f"- {prose(note)}" for note in table.notes]
@@ -169,10 +169,14 @@ def _unmeasured(left: Sequence[Judged]) -> list[str]:
         numbers = [values.get(column, DASH) for column in columns]
         rows.append([prose(name), *numbers, f"not{NBSP}run{NBSP}({', '.join(why)})"])
     told = [
-        f"- {letter}: {prose(reason)}" + (f"; `{command}`" if command else "") + "."
+        f"- {letter}: {prose(reason)}" + (f"; by {_by_command(command)}" if command else "") + "."
         for (reason, command), letter in reasons.items()
     ]
     return [grid(["Published", *map(prose, columns), "Verdict"], rows), "\n".join(told)]
+
+
+def _by_command(command: str) -> str:
+    return code(command) if command.startswith("gradleak ") else prose(command)
 
 
 def _command(each: Judged) -> str | None:
