@@ -20,7 +20,7 @@ class Judged:
 
     @property
     def difference(self) -> tuple[float, str] | None:
-        """Ours less the paper's, in its standard deviations, else in its unit; None where it says nothing."""
+        """Ours less the paper's, in its deviations or else its unit; None where that is nothing."""
         value = self.one.value
         if isinstance(self.ours, NotRun) or not self.one.comparable:
             return None

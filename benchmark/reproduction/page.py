@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from benchmark.leaderboard.markdown import DASH, NBSP, Links, code, grid, prose
+from benchmark.leaderboard.markdown import DASH, NBSP, Links, code, grid, lines, prose
 from benchmark.published import NotRun, SuiteName
 from benchmark.published.judged import Judged, ranked
 from benchmark.reproduction.numbers import difference, ours, trials
@@ -91,17 +91,17 @@ def _section(own: Sequence[Judged], links: Links, results: Path) -> list[str]:
 
 def _settings(own: Sequence[Judged], ran: Sequence[Judged]) -> str:
     table = own[0].one.setting
-    lines = [f"- Setting: {prose(table.setting)}"]
+    told = [f"- Setting: {prose(table.setting)}"]
     if table.left_open:
-        lines.append(f"- Left open, and what we assume: {' '.join(map(prose, table.left_open))}")
+        told.append(f"- Left open, and what we assume: {' '.join(map(prose, table.left_open))}")
     differs = dict.fromkeys(said for each in ran for said in each.one.answer.differs)
     if differs:
-        lines.append(f"- Ours is another setting: {'; '.join(map(prose, differs))}.")
+        told.append(f"- Ours is another setting: {'; '.join(map(prose, differs))}.")
     stated = [each.one.tolerance for each in ran if each.one.comparable]
     if stated:
-        lines.append(f"- Reproduced: {', '.join(dict.fromkeys(map(str, stated)))}.")
-    lines += [f"- {prose(note)}" for note in table.notes]
-    return "\n".join(lines)
+        told.append(f"- Reproduced: {', '.join(dict.fromkeys(map(str, stated)))}.")
+    told += [f"- {prose(note)}" for note in table.notes]
+    return "\n".join(told)
 
 
 def _measured(ran: Sequence[Judged], links: Links, results: Path) -> str:
@@ -113,7 +113,7 @@ def _measured(ran: Sequence[Judged], links: Links, results: Path) -> str:
             [
                 prose(one.row.name),
                 f"{prose(one.column.name + unit)}{NBSP}{better}",
-                code(one.attack) if one.attack else DASH,
+                lines(one.attack) if one.attack else DASH,
                 prose(one.value.text).replace(" ± ", f"{NBSP}±{NBSP}"),
                 _linked(each, links, results),
                 difference(each),
@@ -142,14 +142,14 @@ def _linked(each: Judged, links: Links, results: Path) -> str:
 def _orders(ran: Sequence[Judged]) -> str:
     """Return a line for each column whose rows can be compared."""
     names = dict.fromkeys(each.one.column.name for each in ran)
-    lines = []
+    told = []
     for name in names:
         found = ranked(each for each in ran if each.one.column.name == name)
         if found is not None:
             word = "reproduced" if found.reproduced else "not reproduced"
-            told = "" if found.reproduced else f"; ours {_rows(found.ours)}"
-            lines.append(f"- Order of {prose(name)}, **{word}**: {_rows(found.published)}{told}.")
-    return "\n".join(lines)
+            other = "" if found.reproduced else f"; ours {_rows(found.ours)}"
+            told.append(f"- Order of {prose(name)}, **{word}**: {_rows(found.published)}{other}.")
+    return "\n".join(told)
 
 
 def _rows(ordered: Iterable[Iterable[str]]) -> str:
