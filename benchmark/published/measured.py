@@ -24,8 +24,6 @@ from benchmark.stats import CELL, RAN, tidy
 from benchmark.tunings import resolve
 from benchmark.victims import SIZES, ImageSpec, ImageVictim, build
 
-_MISSING = "no records"
-
 
 class Measured:
     """A results folder, asked for what answers published numbers.
@@ -81,11 +79,11 @@ class Measured:
             return NotRun(str(error))
         rows = self._of(protocol, attack, defense)
         if rows.empty:
-            return NotRun(_MISSING)
+            return NotRun("no records", due=True)
         rows = rows[rows["seed"].isin(answer.seeds or protocol.seeds)]
         current = rows[self._current(rows, protocol, attack, defense)]
         if current.empty:
-            return NotRun("records of another version alone, due again")
+            return NotRun("records of another version alone", due=True)
         ran = current[current["status"].isin(RAN) & (current["trial"] < (answer.trials or np.inf))]
         if ran.empty:
             last = current.iloc[-1]
@@ -136,11 +134,11 @@ class Measured:
     def _trained(self, one: Published) -> Ours | NotRun:
         answer = one.answer
         of = self._accuracies(answer.protocol, answer.defense, answer.seeds)
-        if answer.measure == "accuracy":
-            return _told(one, np.array(list(of.values()))) if of else NotRun("no trainings")
-        plain = self._accuracies(answer.protocol, answer.baseline, answer.seeds)
-        lost = [plain[seed] - right for seed, right in of.items() if seed in plain]
-        return _told(one, np.array(lost)) if lost else NotRun("no trainings")
+        scores = list(of.values())
+        if answer.measure == "accuracy_lost":
+            plain = self._accuracies(answer.protocol, answer.baseline, answer.seeds)
+            scores = [plain[seed] - right for seed, right in of.items() if seed in plain]
+        return _told(one, np.array(scores)) if scores else NotRun("no trainings", due=True)
 
     def _accuracies(self, name: str, label: str, seeds: tuple[int, ...] | None) -> dict[int, float]:
         """Return the percentages by seed of the present protocol and versions."""

@@ -50,7 +50,7 @@ class Answer(_Frozen):
     needs: str | None = None
     """What cannot be had, so that the number is not answered."""
     command: str | None = None
-    """What would answer it on a machine that has it; where none is said, `gradleak reproduce`."""
+    """What would answer it on a machine that has what it needs."""
 
 
 class Answers(Answer):

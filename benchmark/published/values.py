@@ -71,9 +71,10 @@ class Tolerance(BaseModel):
             return pair[0] > 0 and pair[1] / pair[0] <= self.factor
         return value.std is not None and apart <= (self.std or 1.0) * value.std
 
-    def __str__(self) -> str:
+    def told(self, unit: str) -> str:
+        """Return it in words, for numbers of a unit."""
         if self.absolute is not None:
-            return f"within {self.absolute:g}" if self.absolute else "exactly"
+            return f"within {self.absolute:g} {unit}".rstrip() if self.absolute else "exactly"
         if self.factor is not None:
             return f"within a factor of {self.factor:g}"
         return f"within {self.std:g} std of the paper's"

@@ -49,9 +49,15 @@ class Ours:
 
 @dataclass(frozen=True)
 class NotRun:
-    """That nothing was measured, and why."""
+    """That nothing was measured, and why.
+
+    Attributes:
+        reason: in words.
+        due: whether a run would mend it.
+    """
 
     reason: str
+    due: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 
 from benchmark.leaderboard.markdown import DASH, NBSP, Links, code, grid, lines, prose
-from benchmark.published import NotRun, SuiteName
+from benchmark.published import NotRun, Published, SuiteName
 from benchmark.published.judged import Judged, ranked
 from benchmark.reproduction.numbers import difference, ours, trials
 from benchmark.reproduction.terminal import KINDS
@@ -62,7 +62,7 @@ def _by(found: Iterable[Judged], key: Callable[[Judged], str]) -> list[tuple[str
 def _summary(found: Sequence[Judged]) -> str:
     rows = []
     for name, own in _by(found, lambda each: each.one.paper.name):
-        rows.append([f"[{prose(name)}](#{name.replace('_', '-')})", *_counts(own)])
+        rows.append([f"[{prose(name)}](#{name})", *_counts(own)])
     rows.append(["all", *_counts(found)])
     return grid(["Paper", "Numbers", *(kind.capitalize() for kind in KINDS)], rows)
 
@@ -97,11 +97,20 @@ def _settings(own: Sequence[Judged], ran: Sequence[Judged]) -> str:
     differs = dict.fromkeys(said for each in ran for said in each.one.answer.differs)
     if differs:
         told.append(f"- Ours is another setting: {'; '.join(map(prose, differs))}.")
-    stated = [each.one.tolerance for each in ran if each.one.comparable]
-    if stated:
-        told.append(f"- Reproduced: {', '.join(dict.fromkeys(map(str, stated)))}.")
+    if stated := _tolerances(each.one for each in ran if each.one.comparable):
+        told.append(f"- Reproduced: {stated}.")
     told += [f"- {prose(note)}" for note in table.notes]
     return "\n".join(told)
+
+
+def _tolerances(numbers: Iterable[Published]) -> str:
+    """Return within what numbers are called the same: of each column, where they differ."""
+    columns: dict[str, dict[str, None]] = {}
+    for one in numbers:
+        columns.setdefault(one.tolerance.told(one.column.unit), {})[one.column.name] = None
+    if len(columns) < 2:
+        return "".join(columns)
+    return "; ".join(f"{prose(', '.join(names))} {told}" for told, names in columns.items())
 
 
 def _measured(ran: Sequence[Judged], links: Links, results: Path) -> str:
@@ -161,7 +170,8 @@ def _unmeasured(left: Sequence[Judged]) -> list[str]:
     reasons: dict[tuple[str, str | None], str] = {}
     for each in left:
         reasons.setdefault((each.verdict.detail, _command(each)), _LETTERS[len(reasons)])
-    columns = list(dict.fromkeys(each.one.column.name for each in left))
+    there = {each.one.column.name for each in left}
+    columns = [each.name for each in left[0].one.setting.columns if each.name in there]
     rows = []
     for name, own in _by(left, lambda each: each.one.row.name):
         values = {each.one.column.name: prose(each.one.value.text) for each in own}
@@ -169,13 +179,13 @@ def _unmeasured(left: Sequence[Judged]) -> list[str]:
         numbers = [values.get(column, DASH) for column in columns]
         rows.append([prose(name), *numbers, f"not{NBSP}run{NBSP}({', '.join(why)})"])
     told = [
-        f"- {letter}: {prose(reason)}" + (f"; by {_by_command(command)}" if command else "") + "."
+        f"- {letter}: {prose(reason)}" + (f"; to run: {_as_code(command)}" if command else "") + "."
         for (reason, command), letter in reasons.items()
     ]
     return [grid(["Published", *map(prose, columns), "Verdict"], rows), "\n".join(told)]
 
 
-def _by_command(command: str) -> str:
+def _as_code(command: str) -> str:
     return code(command) if command.startswith("gradleak ") else prose(command)
 
 
@@ -184,4 +194,5 @@ def _command(each: Judged) -> str | None:
     answer = each.one.answer
     if answer.needs is not None:
         return answer.command
-    return answer.command or f"gradleak reproduce {each.one.table}"
+    due = isinstance(each.ours, NotRun) and each.ours.due
+    return f"gradleak reproduce {each.one.table}" if due else None

@@ -22,6 +22,7 @@ def number(table, row, column, suite="laptop"):
     return one
 
 
+WHOLE = {"trial": -1, "reason": "for a reason"}  # a verdict on a cell
 DLG = number("april-table-1", "DLG", "MNIST MSE")
 
 
@@ -102,19 +103,27 @@ def test_closed_form_has_no_share(folder):
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "said", "due"),
     [
-        ({"attack_version": "0"}, "records of another version alone, due again"),
-        ({"protocol_digest": "other"}, "records of another version alone, due again"),
-        ({"harness_version": "0"}, "records of another version alone, due again"),
-        ({"status": "not_applicable", "trial": -1, "reason": "no head"}, "not applicable: no head"),
-        ({"status": "unavailable", "trial": -1, "reason": "no data"}, "unavailable: no data"),
-        ({"normalised_mse": float("nan")}, "normalised_mse has no number in these records"),
-        ({"attack": "tag"}, "no records"),
+        ({"attack_version": "0"}, "records of another version alone", True),
+        ({"protocol_digest": "other"}, "records of another version alone", True),
+        ({"harness_version": "0"}, "records of another version alone", True),
+        ({"attack": "tag"}, "no records", True),
+        (
+            {"status": "not_applicable", "trial": -1, "reason": "no head"},
+            "not applicable: no head",
+            False,
+        ),
+        (
+            {"status": "unavailable", "trial": -1, "reason": "no data"},
+            "unavailable: no data",
+            False,
+        ),
+        ({"normalised_mse": float("nan")}, "normalised_mse has no number in these records", False),
     ],
 )
-def test_what_was_not_measured_has_a_reason(folder, fields, said):
-    assert folder.trials(DLG, [1.0], **fields).ours(DLG) == NotRun(said)
+def test_what_was_not_measured_has_a_reason(folder, fields, said, due):
+    assert folder.trials(DLG, [1.0], **fields).ours(DLG) == NotRun(said, due)
 
 
 def test_failed_trials_count_with_their_score(folder):
@@ -125,7 +134,7 @@ def test_failed_trials_count_with_their_score(folder):
 
 def test_missing_folder_holds_no_records(tmp_path):
     found = Measured(tmp_path / "none", REGISTRY).ours(DLG)
-    assert found == NotRun("no records")
+    assert found == NotRun("no records", due=True)
 
 
 def test_rate_that_was_not_tuned_is_a_reason(folder):
@@ -162,7 +171,7 @@ def test_lost_accuracy_is_of_the_same_seeds(tmp_path, provenance):
             )
         )
 
-    assert Measured(tmp_path, REGISTRY).ours(one) == NotRun("no trainings")
+    assert Measured(tmp_path, REGISTRY).ours(one) == NotRun("no trainings", due=True)
     for seed, plain, encrypted in ((0, 0.9, 0.8), (1, 0.8, 0.8), (99, 0.5, 0.1)):
         train("none", seed, plain)
         train("model_encryption", seed, encrypted)
