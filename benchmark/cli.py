@@ -266,6 +266,45 @@ def leaderboard(
 
 
 @app.command()
+def reproduce(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TABLE_OR_PAPER...]", help="Such as april-table-1, or april."),
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Run what any table lacks; with no names nothing runs.")
+    ] = False,
+    suite: Annotated[str, typer.Option(help="Whose protocols answer: laptop or full.")] = "laptop",
+    plan: Annotated[
+        bool,
+        typer.Option("--plan", help="Only say what is due and its cost; run and write nothing."),
+    ] = False,
+    device: Device = "auto",
+    results: Results = Path("results"),
+    output: Annotated[Path, typer.Option(help="The page.", metavar="FILE")] = Path(
+        "reproduction.md"
+    ),
+    data: Mirror = None,
+    plugins: Plugins = None,
+) -> None:
+    """Put the papers' numbers beside ours: run what is due, print verdicts, write the page."""
+    from benchmark.reproduction import Request, reproduce
+
+    request = Request(
+        names=tuple(names or ()),
+        everything=everything,
+        suite=suite,
+        plan=plan,
+        device=device,
+        results=results,
+        output=output,
+        mirror=mirror(data),
+        plugins=tuple(plugins or ()),
+    )
+    raise typer.Exit(reproduce(request))
+
+
+@app.command()
 def picture(
     protocol: Annotated[str, typer.Argument(metavar="PROTOCOL")],
     output: Annotated[Path, typer.Option(help="A PNG file.", metavar="FILE")],

@@ -17,7 +17,6 @@ LAYERS = (
         "api",
         "stats",
         "listing",
-        "published",
         "tracks",
         "attestations",
         "exporting",
@@ -25,9 +24,10 @@ LAYERS = (
         "prices",
         "flower",
     ),
-    ("cell",),
+    ("cell", "published"),
     ("running", "leaderboard", "conformance"),
     ("verify", "picturing", "utility"),
+    ("reproduction",),
     ("cli",),
 )
 NUMBER = {name: number for number, names in enumerate(LAYERS) for name in names}

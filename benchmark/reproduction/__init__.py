@@ -1,0 +1,3 @@
+from benchmark.reproduction.start import Request, reproduce
+
+__all__ = ["Request", "reproduce"]
