@@ -74,6 +74,6 @@ def sensitivity(victim: ImageVictim, one: ImageBatch) -> Tensor:
         torch.autograd.grad(entries, images, some, retain_graph=True, is_grads_batched=True)[0]
         .flatten(1)
         .norm(dim=1)
-        for some in torch.eye(len(entries), device=images.device).split(_AT_ONCE)
+        for some in torch.split(torch.eye(len(entries), device=images.device), _AT_ONCE)
     ]
     return torch.cat(norms) / entries.detach().abs()
