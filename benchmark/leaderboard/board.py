@@ -33,7 +33,8 @@ What a server learns of a client's private batch from the update it sends in fed
 {cells:,} cells (an attack against a defense in a protocol), {trials:,} trials, {protocols} \
 protocols. `gradleak leaderboard` writes this page from the records in {results}, and every number \
 links to the records it is made of; a protocol's name leads to its page, with every cell, metric \
-and reason. [How to read it](#how-to-read-it)."""
+and reason. [How to read it](#how-to-read-it).{reproduced}"""
+REPRODUCED = " [Published numbers beside ours]({page})."
 PICTURED = """\
 ![Scores of every attack undefended, and of every defense in the worst case]({picture})
 
@@ -140,7 +141,7 @@ def _board(
     where = links.to(code(results.name or "results"), results)
     threats = summary.threats(found)
     blocks = [
-        OPENING.format(results=where, **counts),
+        OPENING.format(results=where, reproduced=_reproduced(output), **counts),
         summary.glance(threats, links),
         PICTURED.format(picture=links.url(folder / PICTURE)) if cells else "",
         "## Which attack is strongest?",
@@ -172,6 +173,12 @@ def _board(
             blocks += _matrices(own, links, folder)
     blocks += ["## How to read it", READING.format(**counts), *_notes(found, damaged)]
     return "\n\n".join(filter(None, [*blocks, notes.definitions(), links.definitions()])) + "\n"
+
+
+def _reproduced(output: Path) -> str:
+    """Return where published numbers stand, if `gradleak reproduce` wrote them beside the board."""
+    page = output.with_name("reproduction.md")
+    return REPRODUCED.format(page=page.name) if page.is_file() else ""
 
 
 def _without_room(found: Sequence[Section], folder: Path) -> dict[str, list[Section]]:

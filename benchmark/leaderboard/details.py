@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 
-from benchmark.leaderboard.markdown import DASH, Links, code, digits, grid, prose, whole
+from benchmark.leaderboard.markdown import DASH, NBSP, Links, code, digits, grid, prose, whole
 from benchmark.leaderboard.section import NONE, Section
 from benchmark.metrics import METRICS
+from benchmark.published import published_for
 from benchmark.stats import CellSummary
 
 
@@ -22,7 +23,7 @@ def all_metrics(section: Section, links: Links) -> str:
             if cell is None or cell.verdict is not None:
                 continue
             texts = [str(cell.n), str(cell.failed), _seconds(cell.seconds)]
-            texts += [_score(cell, metric) for metric in there]
+            texts += [_score(cell, metric) + _paper(section, cell, metric) for metric in there]
             texts += _trials(section, cell)
             file = section.file(attack)
             rows.append([code(defense), code(attack), *(links.to(text, file) for text in texts)])
@@ -35,7 +36,7 @@ def all_metrics(section: Section, links: Links) -> str:
         )
     blocks = [
         "Mean ± standard deviation, and a 95 % bootstrap interval of the mean over ten trials or "
-        "more.",
+        "more; beneath it, what a paper prints of the same.",
         grid(headers, rows, words=2),
         "\n".join(_told(name) for name in there),
     ]
@@ -56,6 +57,19 @@ def _score(cell: CellSummary, metric: str) -> str:
         return DASH
     fewer = f" n={score.n}" if score.n < cell.n else ""
     return f"{whole(score)}{fewer}"
+
+
+def _paper(section: Section, cell: CellSummary, metric: str) -> str:
+    """Return what a paper prints of a cell, beneath ours and in our unit; nothing where none does.
+
+    A setting that differs from the paper's is told in reproduction.md.
+    """
+    found = published_for(section.name, cell.attack, cell.defense, metric)
+    if found is None:
+        return ""
+    scale, std = found.column.scale, found.value.std
+    spread = "" if std is None else f"{NBSP}±{NBSP}{std / scale:.3g}"
+    return f"<br>{found.paper.name}: {found.value.mean / scale:.3g}{spread}"
 
 
 def _trials(section: Section, cell: CellSummary) -> list[str]:

@@ -1,9 +1,10 @@
 """Fixed sine-cosine positions in place of learned ones.
 
-The two encodings differ in rank, which decides what they hide. One dimension, its frequencies
-up to half a cycle a patch, gives every patch an independent row. The 2-D encoding of a grid
-(MAE, MoCo v3) is a function of the row plus a function of the column: rank 2 * side - 1 at most,
-so the positions of most patches are combinations of the others'.
+The encodings differ in rank, which decides what they hide. One dimension, its frequencies
+up to half a cycle a patch, gives every patch an independent row; that of Vaswani et al. does so
+only beyond float32's precision. The 2-D encoding of a grid (MAE, MoCo v3) is a function of the row
+plus a function of the column: rank 2 * side - 1 at most, so the positions of most patches are
+combinations of the others'.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-Encoding = Literal["sincos_1d", "sincos_2d", "zeros"]
+Encoding = Literal["sincos_1d", "sincos_2d", "vaswani", "zeros"]
 _SPREAD = 100.0  # highest over lowest frequency; keeps rows independent where width >= 4 patches
 
 
@@ -33,11 +34,23 @@ def fix_positions(network: nn.Module, encoding: Encoding) -> None:
 def sincos_1d(side: int, width: int) -> Tensor:
     """Return (side * side, width): sines, then cosines, of the patch's index in reading order.
 
-    The angular frequencies fall geometrically from pi a patch. Vaswani et al. (2017) begin at 1
-    and spread over 10,000: over so few positions their rows are dependent to float32's precision.
+    The angular frequencies fall geometrically from pi a patch, so that rows are independent.
     """
+    return _waves(side, width, math.pi, _SPREAD)
+
+
+def vaswani(side: int, width: int) -> Tensor:
+    """Return (side * side, width), as "Attention Is All You Need" has it (Vaswani et al., 2017).
+
+    The angular frequencies fall from 1, over 10,000 in all: over so few positions the rows are
+    dependent to float32's precision. Sines come before cosines, where the paper alternates them.
+    """
+    return _waves(side, width, 1.0, 10_000.0)
+
+
+def _waves(side: int, width: int, highest: float, spread: float) -> Tensor:
     half = width // 2
-    frequencies = math.pi * _SPREAD ** (-torch.arange(half, dtype=torch.float64) / half)
+    frequencies = highest * spread ** (-torch.arange(half, dtype=torch.float64) / half)
     angles = torch.arange(side**2, dtype=torch.float64)[:, None] * frequencies
     waves = torch.cat([angles.sin(), angles.cos()], dim=1)
     return nn.functional.pad(waves, (0, width - 2 * half)).float()
@@ -56,4 +69,4 @@ def zeros(side: int, width: int) -> Tensor:
     return torch.zeros(side**2, width)
 
 
-ENCODINGS = {"sincos_1d": sincos_1d, "sincos_2d": sincos_2d, "zeros": zeros}
+ENCODINGS = {"sincos_1d": sincos_1d, "sincos_2d": sincos_2d, "vaswani": vaswani, "zeros": zeros}

@@ -60,7 +60,7 @@ class ImageSettings(BaseModel):
     epochs: int | None = Field(default=None, ge=1)
     """Passes over that split; stands with `trained_on` alone."""
     initialisation: Initialisation = Initialisation()
-    position: Literal["learned", "sincos_1d", "sincos_2d", "zeros"] = "learned"
+    position: Literal["learned", "sincos_1d", "sincos_2d", "vaswani", "zeros"] = "learned"
     """The sine-cosine ones are fixed: no parameter, and so no gradient; so are zeros."""
     patch: int | None = Field(default=None, ge=1)
     """Side of a patch in pixels; None is the architecture's own, as for width and depth.

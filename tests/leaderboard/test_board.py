@@ -307,3 +307,10 @@ def test_matrices_that_the_board_has_no_room_for_have_a_page_of_their_own(folder
         folder.protocol(f"p{i}").cell("mine", *near(20 + i), protocol=f"p{i}")
     (page,) = re.findall(r"\[2 protocols, on a page of their own\]\((.+)\)", folder.text())
     assert page.endswith("/no_suite.md")
+
+
+def test_board_leads_to_published_numbers_where_they_stand_beside_it(folder):
+    folder.protocol().cell("mine", 20, 22)
+    assert "reproduction.md" not in folder.text()
+    folder.output.with_name("reproduction.md").write_text("# Published\n")
+    assert "[Published numbers beside ours](reproduction.md)" in folder.text()

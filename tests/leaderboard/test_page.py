@@ -121,6 +121,17 @@ def test_the_table_of_all_metrics_names_the_one_that_no_trial_has(folder):
     assert details(folder)["none"]["s/trial"] == "2"
 
 
+def test_what_a_paper_prints_of_a_cell_stands_beneath_ours_in_our_unit(folder):
+    folder.protocol("april_cifar10_b", metrics=["psnr", "ssim"])
+    scores = {"psnr": 20, "ssim": 0.9}
+    for attack in ("dlg", "mine"):
+        folder.cell(attack, scores, scores, protocol="april_cifar10_b")
+    page = folder.page("april_cifar10_b").split("## All metrics")[1]
+    told = [line for line in page.splitlines() if "0.959 ± 0.045" in line]
+    assert len(told) == 1
+    assert "`dlg`" in told[0]
+
+
 def test_full_table_shows_the_best_and_the_worst_trial_for_the_attacker(folder):
     folder.protocol().cell("mine", 20.25, 41, 10)
     row = details(folder)["none"]

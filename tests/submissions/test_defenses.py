@@ -51,7 +51,7 @@ def test_withheld_position_is_all_that_is_missing(defended):
     assert made.server_model is made.plain.victim  # the server sent the positions itself
 
 
-@pytest.mark.parametrize("encoding", ["sincos_1d", "sincos_2d"])
+@pytest.mark.parametrize("encoding", ["sincos_1d", "sincos_2d", "vaswani"])
 def test_fixed_position_changes_the_positions_alone(defended, encoding):
     made = defended(f"fixed_position,encoding={encoding}")
     assert set(made.plain.update(0)) - set(made.update(0)) == {"pos_embed"}

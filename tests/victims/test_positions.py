@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmark.victims.positions import sincos_1d, sincos_2d
+from benchmark.victims.positions import sincos_1d, sincos_2d, vaswani
 
 VICTIMS = {
     "april": {"architecture": "april_b", "depth": 1},
@@ -24,6 +24,14 @@ def test_rows_of_the_encoding_in_one_dimension_are_independent(side, width):
     assert torch.linalg.matrix_rank(encoding) == side**2  # to float32's precision
 
 
+def test_encoding_of_vaswani_is_theirs_and_its_rows_depend_in_float32():
+    encoding = vaswani(7, 768)
+    wave = torch.tensor([3 * 10_000 ** (-2 * i / 768) for i in (0, 5, 383)])
+    assert torch.allclose(encoding[3, [0, 5, 383]], wave.sin())
+    assert torch.allclose(encoding[3, [384, 389, 767]], wave.cos())
+    assert torch.linalg.matrix_rank(encoding) < 49
+
+
 @given(st.integers(1, 14), st.integers(24, 60))
 def test_encoding_in_two_dimensions_has_the_rank_of_rows_plus_columns(side, quarter):
     encoding = sincos_2d(side, 4 * quarter)
@@ -39,7 +47,7 @@ def test_encoding_of_odd_width_ends_in_zero():
     assert encoding[:, :6].any()
 
 
-@pytest.mark.parametrize("encoding", ["sincos_1d", "sincos_2d"])
+@pytest.mark.parametrize("encoding", ["sincos_1d", "sincos_2d", "vaswani"])
 @pytest.mark.parametrize("spec", VICTIMS.values(), ids=VICTIMS)
 def test_fixed_positions_are_neither_trained_nor_drawn(make_victim, spec, encoding):
     victim = make_victim(**spec)

@@ -2,7 +2,7 @@
 
 No position gradient exists, so none is sent; the server knows the positions. The paper does not
 say which encoding it means, and the choice decides what is hidden: see `benchmark/victims/
-positions.py` for the two and their ranks.
+positions.py` for the three and their ranks.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from benchmark.api import Defense, ImageVictim, Victim
 class FixedPosition(Defense):
     """Sine-cosine positions, prefix tokens at zero, not trained."""
 
-    encoding: Literal["sincos_1d", "sincos_2d"] = "sincos_1d"
-    """Over the patch's index, of full rank; or over row and column, of rank 2 * side - 1."""
+    encoding: Literal["sincos_1d", "sincos_2d", "vaswani"] = "sincos_1d"
+    """Over the patch's index, of full rank, or as Vaswani et al. have it, where rounding leaves
+    less; or over row and column, of rank 2 * side - 1."""
 
     def harden(self, model: Victim, generator: torch.Generator) -> Victim:
         victim = ImageVictim.of(model)
