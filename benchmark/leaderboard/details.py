@@ -6,7 +6,7 @@ import pandas as pd
 
 from benchmark.leaderboard.markdown import DASH, NBSP, Links, code, digits, grid, prose, whole
 from benchmark.leaderboard.section import NONE, Section
-from benchmark.metrics import METRICS
+from benchmark.metrics import METRICS, OF_INPUT
 from benchmark.published import published_for
 from benchmark.stats import CellSummary
 
@@ -40,9 +40,29 @@ def all_metrics(section: Section, links: Links) -> str:
         grid(headers, rows, words=2),
         "\n".join(_told(name) for name in there),
     ]
+    blocks += _two_truths(section, links, there)
     if missing := [code(metric) for metric in units if metric not in there]:
         blocks.append(f"No trial has {', '.join(missing)}: unavailable where these ran.")
     return "\n\n".join(blocks)
+
+
+def _two_truths(section: Section, links: Links, metrics: list[str]) -> list[str]:
+    """Return scores against what clients put in, where a defense made that another image."""
+    put = [f"{metric}{OF_INPUT}" for metric in metrics]
+    rows = []
+    for (defense, attack), cell in sorted(section.cells.items()):
+        if not any(metric in cell.scores for metric in put):
+            continue
+        file = section.file(attack)
+        texts = [_score(cell, metric) for metric in put]
+        rows.append([code(defense), code(attack), *(links.to(text, file) for text in texts)])
+    if not rows:
+        return []
+    said = (
+        "These defenses change what the client puts in. All above is against the original, this "
+        "against what the update was computed on:"
+    )
+    return [said, grid(["Defense", "Attack", *(section.frozen.units[m] for m in metrics)], rows)]
 
 
 def _told(name: str) -> str:

@@ -16,6 +16,7 @@ from benchmark.leaderboard.frozen import Frozen
 from benchmark.leaderboard.given import Given
 from benchmark.leaderboard.ranking import Ranking, ranking, trials
 from benchmark.leaderboard.rates import Rates
+from benchmark.metrics import OF_INPUT
 from benchmark.stats import LEAST_TRIALS, CellSummary, Estimate
 from benchmark.tunings import Tunings
 
@@ -279,7 +280,8 @@ def sections(
     rows = dict.fromkeys(names, kept.iloc[:0])
     rows |= {str(name): own for name, own in kept.groupby("protocol", observed=True)}
     summaries: dict[str, list[CellSummary]] = {name: [] for name in names}
-    for cell in stats.cells(kept, metrics):
+    of_input = [f"{metric}{OF_INPUT}" for metric in metrics]
+    for cell in stats.cells(kept, [*metrics, *(one for one in of_input if one in kept)]):
         summaries[cell.protocol].append(cell)
     found = [
         Section(

@@ -121,6 +121,16 @@ def test_the_table_of_all_metrics_names_the_one_that_no_trial_has(folder):
     assert details(folder)["none"]["s/trial"] == "2"
 
 
+def test_score_against_what_a_client_put_in_stands_apart_where_a_defense_changed_it(folder):
+    folder.protocol().cell("mine", 20, 22)
+    assert "put in" not in folder.page()
+    changed = {"psnr": 10, "mse": 0.1, "psnr_input": 30, "mse_input": 0.001}
+    folder.cell("mine", changed, changed, defense="mjp")
+    rows = table(folder.page().split("These defenses change what the client puts in")[1], "Defense")
+    assert set(rows) == {"mjp"}
+    assert rows["mjp"]["psnr (dB)"] == "30.00 ± 0.00"
+
+
 def test_what_a_paper_prints_of_a_cell_stands_beneath_ours_in_our_unit(folder):
     folder.protocol("april_cifar10_b", metrics=["psnr", "ssim"])
     scores = {"psnr": 20, "ssim": 0.9}
