@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.errors import RecordError
+from benchmark.leaderboard.classes import NAMES, threat_class
 from benchmark.leaderboard.markdown import prose
 from benchmark.metrics import METRICS, Metric
 from benchmark.stats import Scale
@@ -99,7 +100,9 @@ class Frozen:
         if isinstance(threat, dict):
             grants = ", ".join(map(prose, threat.get("grants") or [])) or "nothing"
             server = prose(threat.get("server", "")).replace(r"\_", "-")
-            parts.append(f"{server} server, granted {grants}".strip())
+            letter = threat_class(threat, self.content.get("federation") or {})
+            named = f"class {letter} of Carletti et al. (2025), {NAMES[letter]}"
+            parts.append(f"{server} server, granted {grants} ({named})".strip())
         return "; ".join(part for part in parts if part) + "."
 
 
