@@ -187,7 +187,8 @@ def test_setting_is_told_in_words(full):
     assert (
         "data cifar10 (size 32, split test); victim vit\\_small (weights random); "
         "federation fedsgd (batch size 1); 10 trials a seed (seeds 0); "
-        "honest-but-curious server, granted labels."
+        "honest-but-curious server, granted labels "
+        "(class B of Carletti et al. (2025), informed eavesdropper)."
     ) in full.page()
 
 
