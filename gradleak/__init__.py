@@ -21,6 +21,8 @@ from benchmark.api import (
     load_results,
 )
 from benchmark.errors import BenchmarkError
+from gradleak.auditing import audit
+from gradleak.report import Finding, Report
 
 __version__ = version("gradleak")
 
@@ -29,14 +31,17 @@ __all__ = [
     "Attack",
     "BenchmarkError",
     "Defense",
+    "Finding",
     "ImageAnatomy",
     "MaliciousAttack",
     "NotApplicable",
     "Observation",
     "Reconstruction",
+    "Report",
     "TextAnatomy",
     "Update",
     "Victim",
     "__version__",
+    "audit",
     "load_results",
 ]
