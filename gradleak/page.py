@@ -163,8 +163,8 @@ def _lowering() -> str:
     head = "<tr><th>defense</th><th>what it does</th><th>attacks made to meet it</th></tr>"
     return (
         "<section><h2>How to lower the leak</h2><p>The board measures these defenses against every "
-        "attack, and what they cost in accuracy; see its column of worst cases before choosing "
-        "one (<code>gradleak leaderboard</code>). Noise and clipping lower what closed forms read; "
+        "attack, and of some what they cost in accuracy; see its worst cases before choosing "
+        "one (<code>gradleak leaderboard</code>). Noise lowers what closed forms read; "
         "withholding or fixing the positions alone does not stop them. A larger batch and more "
         "local steps make reading harder and promise nothing.</p>"
         f"<table>{head}{''.join(rows)}</table></section>"

@@ -20,6 +20,13 @@ _SAID = {
     "not testable": "Nothing could be told; that says nothing of what the update gives away",
 }
 
+_UNITS = {
+    "psnr": "{:.1f} dB",
+    "ssim": "SSIM {:.3f}",
+    "total_accuracy": "{:.1%} in place",
+    "token_accuracy": "{:.1%} of words",
+}
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -50,18 +57,22 @@ class Finding:
     tokens: Tensor | None = None
 
     @property
+    def scored(self) -> str:
+        """The scores in a line; empty without the truth."""
+        found = self.scores.items()
+        return ", ".join(_UNITS[name].format(score) for name, score in found if score is not None)
+
+    @property
+    def consistency(self) -> str:
+        """How far the answer's own gradient is from the update, in a line; empty where unknown."""
+        if self.mismatch is None:
+            return ""
+        return f"own gradient {self.mismatch:.1e} from the update"
+
+    @property
     def measured(self) -> str:
-        """The scores, or how consistent the answer is with the update, in a line."""
-        units = {
-            "psnr": "{:.1f} dB",
-            "ssim": "SSIM {:.3f}",
-            "total_accuracy": "{:.1%} in place",
-            "token_accuracy": "{:.1%} of words",
-        }
-        said = [units[name].format(n) for name, n in self.scores.items() if n is not None]
-        if self.mismatch is not None:
-            said.append(f"own gradient {self.mismatch:.1e} from the update")
-        return ", ".join(said)
+        """The scores, and how consistent the answer is with the update, in a line."""
+        return ", ".join(filter(None, [self.scored, self.consistency]))
 
 
 @dataclass(frozen=True)
@@ -107,7 +118,7 @@ class Report:
         best, said = self.best, _SAID[self.verdict]
         if best is None or self.verdict not in ("exact", "partly"):
             return f"{said}."
-        return f"{said}: {best.attack} in {best.seconds:.2g} s ({best.measured})."
+        return f"{said}: {best.attack} in {best.seconds:.2g} s ({best.scored or best.consistency})."
 
     @property
     def images(self) -> Tensor | None:

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from torch import Tensor
 
-from benchmark.contract import Attack, Observation, Reconstruction, Stack, fault, text_fault
+from benchmark.contract import Attack, Grant, Observation, Reconstruction, Stack, fault, text_fault
 from benchmark.errors import BenchmarkError
 from benchmark.registry import Submission
 from benchmark.running.inprocess import attempt, verdict
@@ -67,14 +67,19 @@ class Runner:
     def _one(self, submission: Submission, attack: Attack, seconds: float, steps: int) -> Finding:
         if seconds <= 0:
             return _not_run(submission, "not run: the time was spent")
+        if submission.manifest.server == "malicious":
+            return _not_run(
+                submission, "needs a server that chooses the weights before they are sent"
+            )
         draws = generator(0, "audit", submission.label)
         budget = replace(self.seen.budget, seconds=seconds, gradient_evaluations=steps)
         seen = replace(self.seen, budget=budget, generator=draws)
         asked = verdict(attack, seen)
         if asked.status != "applies":
-            said = (asked.reason or asked.status).replace(
-                "which the protocol does not grant", "which was not given"
-            )
+            said = asked.reason or asked.status
+            if Grant.LENGTH in asked.missing and seen.model.track == "vision":
+                said = "reads text; the model reads images"
+            said = said.replace("which the protocol does not grant", "which was not given")
             return _not_run(submission, said)
         outcome = attempt(attack, Stack([seen]))[0]
         answer = outcome.reconstruction

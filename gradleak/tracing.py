@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from benchmark.errors import NotApplicable
+
+
+class _AllRead(Exception):  # noqa: N818  (nothing went wrong)
+    pass
 
 
 def first_inputs(network: nn.Module, given: Tensor, layers: tuple[nn.Module, ...]) -> list[Tensor]:
@@ -22,11 +26,14 @@ def first_inputs(network: nn.Module, given: Tensor, layers: tuple[nn.Module, ...
     def keep(layer: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> None:
         tensors = [each for each in (*args, *named.values()) if isinstance(each, Tensor)]
         read.setdefault(layer, tensors[0].detach())
+        if len(read) == len(set(layers)):
+            raise _AllRead
 
     with ExitStack() as hooks, torch.random.fork_rng(devices=[]):
         for layer in layers:
             hooks.enter_context(layer.register_forward_pre_hook(keep, with_kwargs=True))
-        network(given)
+        with suppress(_AllRead):
+            network(given)
     if len(read) < len(set(layers)):
         raise NotApplicable("a forward pass does not run the layers that its modules name")
     return [read[layer] for layer in layers]

@@ -27,7 +27,7 @@ LAYERS = (
     ),
     ("cell",),
     ("running", "leaderboard", "conformance"),
-    ("verify", "picturing", "utility"),
+    ("verify", "picturing", "utility", "audit_command"),
     ("cli",),
 )
 NUMBER = {name: number for number, names in enumerate(LAYERS) for name in names}

@@ -102,3 +102,69 @@ def test_model_and_gradients_stay_as_they_were(read_vit, image):
         assert torch.equal(parameter, before[name][0])
         assert torch.equal(parameter.grad, before[name][1])
     assert read_vit((image - 0.5) / 0.5).shape == (1, 5)
+
+
+def test_masked_language_model_wants_its_mask_token_and_is_read(tokens):
+    from transformers import BertConfig, BertForMaskedLM
+
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 96, "num_hidden_layers": 2, "num_attention_heads": 3}
+    sizes |= {"intermediate_size": 128, "vocab_size": 200, "max_position_embeddings": 32}
+    bert = BertForMaskedLM(BertConfig(**sizes)).eval()
+    read, wanted = tokens.clone(), torch.full_like(tokens, -100)
+    read[0, 4], wanted[0, 4] = 103, tokens[0, 4]
+    bert(read, labels=wanted).loss.backward()
+    with pytest.raises(gradleak.BenchmarkError, match="mask_token"):
+        gradleak.audit(bert, bert)
+    chosen = {"attacks": ["span_tokens,defaults"], "mask_token": 103}
+    assert gradleak.audit(bert, bert, truth=tokens, **chosen).verdict == "exact"
+    assert gradleak.audit(bert, bert, **chosen).verdict == "not testable"  # masked where?
+
+
+def test_noise_is_searched_until_the_time_is_spent_and_no_verdict_is_exact(read_vit, image):
+    draws = torch.Generator().manual_seed(0)
+    sent = {}
+    for name, parameter in read_vit.named_parameters():
+        noise = torch.randn(parameter.shape, generator=draws)
+        sent[name] = parameter.grad + noise * parameter.grad.norm() / parameter.numel() ** 0.5
+    chosen = {"attacks": ["position_closed_form,defaults", "dlg,defaults"], "labels": 3}
+    report = gradleak.audit(read_vit, sent, truth=image, seconds=4, **chosen)
+    closed, searched = report.findings
+    assert closed.verdict != "exact"
+    assert searched.ran or "time was spent" in searched.reason
+    assert report.verdict != "exact"
+    assert report.seconds < 30
+
+
+def test_image_anatomy_is_what_the_benchmark_knows_of_timm(timm_vit):
+    from benchmark.victims import ImageSpec
+    from benchmark.victims.anatomy import timm
+    from gradleak.structure import image_anatomy
+
+    given = {"channels": 3, "size": 32, "classes": 5, "mean": (0,) * 3, "std": (1,) * 3}
+    known = timm(timm_vit, ImageSpec(architecture="timm/vit_tiny_patch16_224", **given))
+    assert image_anatomy(timm_vit, None) == known
+
+
+def test_torchvision_vit_and_a_list_of_gradients(image):
+    from torchvision.models import VisionTransformer
+
+    torch.manual_seed(0)
+    vit = VisionTransformer(32, 8, 1, 3, 192, 64, num_classes=5).eval()
+    vit.heads.head.weight.data.normal_(std=0.02)  # it starts at zero, and passes no gradient on
+    cross_entropy(vit(image), LABEL).backward()
+    sent = [parameter.grad for parameter in vit.parameters()]
+    chosen = {"attacks": ["position_closed_form,defaults"], "truth": image}
+    assert gradleak.audit(vit, sent, **chosen).verdict == "exact"
+
+
+def test_handed_anatomy_is_taken(timm_vit, image):
+    from dataclasses import replace
+
+    from gradleak.structure import image_anatomy
+
+    cross_entropy(timm_vit((image - 0.5) / 0.5), LABEL).backward()
+    wrong = replace(image_anatomy(timm_vit, None), patch_embedding="elsewhere")
+    chosen = {"attacks": ["position_closed_form,defaults"], "anatomy": wrong}
+    (finding,) = gradleak.audit(timm_vit, timm_vit, **chosen).findings
+    assert finding.reason == "the update holds no gradient of the patch embedding"
