@@ -74,9 +74,9 @@ def image_anatomy(network: nn.Module, size: int | None) -> ImageAnatomy:
         position_trained=not fixed,
         prefix_tokens=prefix_tokens,
         position_offset=offset,
-        prefix=prefix,
+        prefix=prefix if prefix_tokens else (),
         blocks=blocks,
-        final_norm=_final_norm(network, blocks, width),
+        final_norm=_final_norm(network, blocks),
         head=_head(network, blocks),
     )
 
@@ -212,10 +212,12 @@ def _outside(name: str, blocks: tuple[ImageBlock, ...]) -> bool:
     return not any(name.startswith(f"{_block_prefix(block)}.") for block in blocks)
 
 
-def _final_norm(network: nn.Module, blocks: tuple[ImageBlock, ...], width: int) -> str | None:
-    norms = [n for n, m in network.named_modules() if isinstance(m, nn.LayerNorm)]
-    outside = [name for name in norms if _outside(name, blocks)]
-    return outside[-1] if outside else None
+def _final_norm(network: nn.Module, blocks: tuple[ImageBlock, ...]) -> str | None:
+    """Return the first norm behind the last block, in the order of the modules."""
+    modules = list(network.named_modules())
+    last = [name for name, _ in modules].index(_block_prefix(blocks[-1]))
+    behind = [name for name, m in modules[last:] if isinstance(m, nn.LayerNorm)]
+    return next((name for name in behind if _outside(name, blocks)), None)
 
 
 def _head(network: nn.Module, blocks: tuple[ImageBlock, ...]) -> str:
