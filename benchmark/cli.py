@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from benchmark.audit_command import audit
 from benchmark.errors import BenchmarkError
 from benchmark.options import (
     SELECTS,
@@ -39,6 +40,7 @@ data_app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(data_app, name="data")
+app.command()(audit)
 
 
 @app.command()

@@ -26,7 +26,7 @@ LAYERS = (
     ),
     ("cell", "published"),
     ("running", "leaderboard", "conformance"),
-    ("verify", "picturing", "utility"),
+    ("verify", "picturing", "utility", "audit_command"),
     ("reproduction",),
     ("cli",),
 )
