@@ -7,6 +7,7 @@ a linear map finds a patch's place (Table 8).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +26,7 @@ _DIMENSIONS = (3, 5, 7)  # that shares of variance are told of
 def diagnose(
     victim: ImageVictim, batch: ImageBatch, shuffler: Defense, draws: np.random.Generator
 ) -> dict[str, float]:
-    """Return all of them by name, of a trained victim.
+    """Return all of them by name, of a trained victim; of one that diverged none.
 
     Args:
         victim: the victim.
@@ -36,6 +37,8 @@ def diagnose(
     shuffled = shuffler.protect_batch(batch, victim, draws)
     assert isinstance(shuffled, ImageBatch)
     found = compare_shuffled(victim, batch, shuffled)
+    if not math.isfinite(found.difference):
+        return {}
     told = {"consistency": found.consistency, "difference": found.difference}
     if not patch_positions(victim).any():  # a victim that knows no places
         return told

@@ -1,10 +1,13 @@
+import numpy as np
 import pytest
 import torch
 
 from benchmark.contract import ImageBatch
+from benchmark.registry import Registry
 from benchmark.utility.diagnostics import (
     accumulated_eigenvalues,
     compare_shuffled,
+    diagnose,
     explained_variance,
     position_error,
 )
@@ -67,3 +70,12 @@ def test_random_positions_tell_no_place(victim):
     assert position_error(victim, 2) > 0.5
     assert explained_variance(victim)[2] < 0.6
     assert accumulated_eigenvalues(victim)[-1].item() == pytest.approx(1)
+
+
+def test_nothing_is_told_of_a_victim_that_diverged(victim, batch, draw):
+    shuffler = Registry().select("defense", ("mjp,gamma=0.5",))[0].build()
+    told = diagnose(victim, batch, shuffler, np.random.default_rng(0))
+    assert set(told) >= {"consistency", "difference", "position_error_2d"}
+    victim.network.head.bias.data.fill_(torch.nan)
+    victim.network.pos_embed.data.fill_(torch.nan)
+    assert diagnose(victim, batch, shuffler, np.random.default_rng(0)) == {}
