@@ -73,7 +73,7 @@ def test_plugin_that_exits_on_import_is_refused(plugin, tiny, gradleak, results)
         (["--seeds", ""], ["--seeds ''"]),
         (["--device", "tpu"], ["--device 'tpu': wanted auto, cpu or cuda"]),
         (["--attack", "nonesuch"], ["no attack 'nonesuch'; known: adaptive_matching, "]),
-        (["--defense", "nonesuch"], ["no defense 'nonesuch'; known: clip_and_noise, "]),
+        (["--defense", "nonesuch"], ["no defense 'nonesuch'; known: censor, "]),
         (["--defense", "gaussian_noise,size=1"], ["unexpected keyword argument 'size'"]),
         (
             ["--defense", "gaussian_noise,scale=-1"],
@@ -81,7 +81,7 @@ def test_plugin_that_exits_on_import_is_refused(plugin, tiny, gradleak, results)
         ),
         (["--defense", "gaussian_noise,scale=.nan"], ["scale=nan should be"]),
         (["--defense", "gaussian_noise,scale=much"], ["scale=much should be a valid number"]),
-        (["--defense", "fixed_position,encoding=new"], ["encoding=new should be 'sincos_1d' or"]),
+        (["--defense", "fixed_position,encoding=new"], ["encoding=new should be 'sincos_1d', "]),
         (["--attack", "dlg,steps=0"], ["attack dlg,steps=0: steps=0 should be greater than 0"]),
         (["--attack", "dlg,steps=1.5"], ["steps=1.5 should be a valid integer"]),
         (["--defense", "gaussian_noise,1"], ["wanted gaussian_noise,key=value"]),
