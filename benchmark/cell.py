@@ -291,15 +291,19 @@ def _observe(
     if Grant.OTHER_UPDATE in cell.attack.manifest.grants and protocol.trials > 1:
         control[Grant.OTHER_UPDATE] = defended.update((trial + 1) % protocol.trials)
     names = (protocol.name, "attack", cell.attack.label, cell.defense.label, trial)
+    facts = setting.facts(plain.truth(trial))
     inverter = setting.inverter(cell.seed, cell.defense)
-    networks = {} if isinstance(inverter, DataUnavailable) else {Grant.TRAINED_INVERTER: inverter}
+    if not isinstance(inverter, DataUnavailable):
+        facts[Grant.TRAINED_INVERTER] = inverter
+    if Grant.CLIENT_KEYS in protocol.threat.grants:
+        facts[Grant.CLIENT_KEYS] = defended.client_keys
     return observe(
         protocol.threat.model(),
         update=update,
         model=defended.server_model,
         budget=protocol.budget.budget(),
         generator=generator(cell.seed, *names),
-        facts=setting.facts(plain.truth(trial)) | networks,
+        facts=facts,
         defense=_public(cell, defended),
         control=control,
         local=protocol.federation.local(),

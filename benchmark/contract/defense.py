@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from benchmark.contract.batch import Batch
 from benchmark.contract.types import Update
@@ -35,6 +36,13 @@ class Defense:
         It is asked for all hooks but `harden` and `describe`, so that no key is described.
         """
         return self
+
+    def client_keys(self) -> Mapping[str, Tensor]:
+        """Return, of the keyed defense, what every client holds and the server does not, by name.
+
+        It passes where a threat model says that a client colludes with the server, and there alone.
+        """
+        return {}
 
     def harden(self, model: Victim, generator: torch.Generator) -> Victim:
         """Return the victim the client trains; raise `RefusedError` where it will not."""

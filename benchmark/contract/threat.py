@@ -93,6 +93,8 @@ def observe(
 def _copied(fact: Any) -> Any:  # noqa: ANN401  (each grant has its own type)
     if isinstance(fact, Tensor):
         return fact.clone()
+    if isinstance(fact, Mapping):
+        return {name: tensor.clone() for name, tensor in fact.items()}
     if isinstance(fact, DataStatistics):
         return DataStatistics(fact.mean_image.clone(), fact.mean.clone(), fact.std.clone())
     return fact

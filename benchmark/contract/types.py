@@ -27,6 +27,7 @@ class Grant(StrEnum):
     PIXEL_LEVELS = "pixel_levels"  # how many there are: 256 where images are of 8 bits
     LENGTH = "length"  # tokens of a sequence
     PUBLIC_TEXT = "public_text"  # tokens of the public split
+    CLIENT_KEYS = "client_keys"  # what clients share behind a defense, told by one that colludes
     TRUTH = "truth"  # controls only: the oracle
     OTHER_UPDATE = "other_update"  # controls only: the wrong update
 
@@ -131,6 +132,7 @@ class Knowledge:
     pixel_levels: int | None = None
     length: int | None = None
     public_text: Tensor | None = None
+    client_keys: Mapping[str, Tensor] | None = None
     truth: Tensor | None = None
     other_update: Update | None = None
     defense: Mapping[str, Any] = field(default_factory=dict)
@@ -228,6 +230,12 @@ class Observation:
         """Text of other users, (sequences, length) int64; WithheldError where not granted."""
         text: Tensor = self.knowledge.require(Grant.PUBLIC_TEXT)
         return text
+
+    @property
+    def client_keys(self) -> Mapping[str, Tensor]:
+        """What clients share behind a defense, by name; WithheldError where no client colludes."""
+        keys: Mapping[str, Tensor] = self.knowledge.require(Grant.CLIENT_KEYS)
+        return keys
 
     @property
     def public_network(self) -> nn.Module:

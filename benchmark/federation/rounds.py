@@ -142,6 +142,13 @@ class DefendedRound:
             return _is_a(Defense, "keyed", self.defense.keyed(self.model, self._draws("keyed")))
 
     @cached_property
+    def client_keys(self) -> dict[str, Tensor]:
+        """What a client of this round could tell the server of what all share."""
+        with self._named():
+            told = self.keyed.client_keys()
+            return {name: _is_a(Tensor, "client_keys", key) for name, key in told.items()}
+
+    @cached_property
     def server_model(self) -> Victim:
         """The model as the server holds it."""
         with self._named():

@@ -92,6 +92,7 @@ def save_observation(seen: Observation, path: Path) -> None:
     tensors |= {
         f"known/{name}": getattr(known, name) for name in _FACTS if getattr(known, name) is not None
     }
+    tensors |= {f"key/{name}": key for name, key in (known.client_keys or {}).items()}
     tensors |= {f"initial/{name}": weight for name, weight in (known.initial or {}).items()}
     for place, later in enumerate(seen.later):
         tensors |= {f"later {place}/{name}": tensor for name, tensor in later.items()}
@@ -102,6 +103,7 @@ def save_observation(seen: Observation, path: Path) -> None:
         "batch_size": known.batch_size,
         "pixel_levels": known.pixel_levels,
         "length": known.length,
+        "colludes": known.client_keys is not None,
         "defense": dict(known.defense),
         "local": None if known.local is None else asdict(known.local),
         "later": [list(later) for later in seen.later],
@@ -136,6 +138,7 @@ def load_observation(
         data_statistics=DataStatistics(**data) if data else None,
         public_network=public_network,
         trained_inverter=trained_inverter,
+        client_keys=part("key/") if meta["colludes"] else None,
         other_update=Update({n: other[n] for n in meta["other_order"]}) if other else None,
         defense=meta["defense"],
         local=None if meta["local"] is None else LocalTraining(**meta["local"]),

@@ -26,6 +26,7 @@ FACTS = {
     "pixel_levels": 256,
     "length": 5,
     "public_text": torch.tensor([[1, 2, 3]]),
+    "client_keys": {"matrix": torch.eye(2), "order": torch.tensor([0, 2, 1])},
 }
 
 
@@ -64,10 +65,16 @@ def test_door_lets_through_what_is_granted_and_nothing_else(grants):
 
 def test_granted_facts_are_copies_that_an_attack_may_write_to():
     known = seen_under(OPEN).knowledge
-    for tensor in (known.labels, known.public_text, *vars(known.data_statistics).values()):
+    for tensor in (
+        known.labels,
+        known.public_text,
+        *known.client_keys.values(),
+        *vars(known.data_statistics).values(),
+    ):
         tensor.add_(1)
     assert FACTS["public_text"].tolist() == [[1, 2, 3]]
     assert FACTS["labels"].tolist() == [1, 2, 3]
+    assert FACTS["client_keys"]["order"].tolist() == [0, 2, 1]
     assert all(tensor.max() <= 1 for tensor in vars(FACTS["data_statistics"]).values())
 
 

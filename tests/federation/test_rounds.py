@@ -151,7 +151,9 @@ def test_hooks_are_met_in_the_order_of_the_data(make_round, make_victim):
     assert defended.server_model is plain.victim
 
 
-@pytest.mark.parametrize("hook", ["harden", "protect_batch", "protect_update", "server_view"])
+@pytest.mark.parametrize(
+    "hook", ["harden", "protect_batch", "protect_update", "server_view", "client_keys"]
+)
 def test_hook_that_fails_is_named_in_one_line(make_round, hook):
     def fails(*_):
         raise ValueError("boom\nand more")
@@ -159,7 +161,7 @@ def test_hook_that_fails_is_named_in_one_line(make_round, hook):
     broken = type("Broken", (Defense,), {hook: fails})()
     defended = DefendedRound(make_round(), broken, "broken")
     with pytest.raises(PluginError, match=r"^defense broken: ValueError: boom$"):
-        defended.update(0), defended.server_model
+        defended.update(0), defended.server_model, defended.client_keys
 
 
 def sends(**tensors):
@@ -192,6 +194,7 @@ def sends(**tensors):
         ({"protect_batch": lambda *_: None}, "protect_batch returned a NoneType; wanted a Image"),
         ({"harden": lambda *_: None}, "harden returned a NoneType; wanted a Victim"),
         ({"server_view": lambda *_: None}, "server_view returned a NoneType; wanted a Victim"),
+        ({"client_keys": lambda *_: {"a": 1}}, "client_keys returned a int; wanted a Tensor"),
         ({"describe": lambda *_: 1 / 0}, "ZeroDivisionError: division by zero"),
     ],
     ids=" ".join,
@@ -199,7 +202,7 @@ def sends(**tensors):
 def test_defense_that_breaks_the_contract_is_named_with_the_parameter(make_round, hooks, said):
     broken = DefendedRound(make_round(), type("Broken", (Defense,), hooks)(), "broken")
     with pytest.raises(DefenseError) as raised:
-        broken.update(0), broken.server_model, broken.description
+        broken.update(0), broken.server_model, broken.client_keys, broken.description
     assert str(raised.value).startswith("defense broken: ")
     assert said in str(raised.value)
 

@@ -56,6 +56,22 @@ def test_weights_that_the_server_made_cross_where_it_holds_others(bench, seen_by
     assert seen_by(bench(), "random")[0].knowledge.initial is None
 
 
+def test_keys_that_a_client_told_cross_and_none_told_stay_none(bench, seen_by, tmp_path):
+    def there(grants, defense):
+        made = bench(threat={"grants": grants})
+        seen = seen_by(made, "random", defense)[0]
+        save_observation(seen, tmp_path / "seen")
+        crossed = load_observation(tmp_path / "seen", seen.model, CPU)
+        return crossed.knowledge.client_keys, seen.knowledge.client_keys
+
+    crossed, told = there(["batch_size", "client_keys"], "model_encryption")
+    assert set(crossed) == set(told) == {"matrix", "order"}
+    assert all(torch.equal(crossed[name], key) for name, key in told.items())
+    assert all(crossed[name].dtype == key.dtype for name, key in told.items())
+    assert there(["batch_size", "client_keys"], "none") == ({}, {})
+    assert there(["batch_size"], "model_encryption") == (None, None)
+
+
 def test_observation_crosses_bit_by_bit(bench, seen_by, tmp_path):
     grants = ["batch_size", "labels", "data_statistics"]
     budget = {"seconds": 5, "memory_mib": 256, "gradient_evaluations": 7}

@@ -142,7 +142,25 @@ def test_encrypted_model_hides_images_from_who_ignores_it_and_gives_its_key_away
     assert min(psnr(protocol, "key_recovery", "model_encryption")) > 100
 
 
-def test_without_another_model_there_is_no_key_to_recover(quick):
-    (record,) = quick("quick_digits_b").run("key_recovery")
+NARROW = {
+    "data": {"name": "digits", "size": 28},
+    "victim": {"architecture": "april_b", "width": 32, "depth": 2, "patch": 7},
+}
+
+
+def test_a_narrow_encrypted_model_gives_no_image_away_unless_a_client_colludes(bench):
+    def scores(*more):
+        made = bench(**NARROW, threat={"grants": ["batch_size", "data_statistics", *more]})
+        records = made.run("key_recovery", "model_encryption")
+        assert {record.status for record in records} == {"completed"}
+        return [record.metrics["psnr"] for record in records]
+
+    assert max(scores()) < 20
+    assert min(scores("client_keys")) > 40
+
+
+@pytest.mark.parametrize("protocol", ["quick_digits_b", "quick_digits_b_colluding"])
+def test_without_another_model_there_is_no_key_to_recover(quick, protocol):
+    (record,) = quick(protocol).run("key_recovery")
     assert record.status == "not_applicable"
     assert record.reason == "the server holds the weights that it made; there is no key"

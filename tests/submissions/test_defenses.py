@@ -322,6 +322,28 @@ def test_clients_share_one_key_a_federation_and_no_one_describes_it(encrypted, d
     assert (values[0] / values[-1]).item() == pytest.approx(10, rel=1e-6)
 
 
+@pytest.mark.parametrize("defense", ["none", "gaussian_noise", "model_encryption"])
+def test_a_colluding_client_tells_the_keys_that_clients_share_and_no_other_sees(
+    bench, seen_by, defense
+):
+    told = {"threat": {"grants": ["batch_size", "client_keys"]}}
+    colluding, honest = (seen_by(bench(**more), "random", defense) for more in (told, {}))
+    wanted = {"matrix", "order"} if defense == "model_encryption" else set()
+    assert set(colluding[0].client_keys) == wanted
+    assert honest[0].knowledge.client_keys is None
+    assert honest[0].defense == colluding[0].defense
+    assert not {"matrix", "order"} & honest[0].defense.keys()
+
+
+def test_keys_told_decrypt_the_update(bench, seen_by):
+    made = bench(threat={"grants": ["batch_size", "client_keys"]})
+    seen = seen_by(made, "random", "model_encryption")[0]
+    plain, sent, keys = made.round.update(0), seen.update, seen.client_keys
+    turned = plain["patch_embed.weight"].flatten(1).double() @ keys["matrix"].T
+    torch.testing.assert_close(turned.float(), sent["patch_embed.weight"].flatten(1))
+    assert torch.equal(plain["pos_embed"][:, keys["order"]], sent["pos_embed"])
+
+
 def test_a_client_refuses_a_model_made_to_be_read_and_takes_an_honest_one(quick):
     bench = quick("quick_pydoc_transformer3")
     for record in bench.run("decepticon", "parameter_inspection", trials=2):

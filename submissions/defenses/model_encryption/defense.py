@@ -11,6 +11,7 @@ that is stated, so that decryption costs no accuracy.
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -53,6 +54,10 @@ class Keyed(Defense):
 
     matrix: Tensor
     order: Tensor
+
+    def client_keys(self) -> Mapping[str, Tensor]:
+        """Return E_a and the rows of E_b, which any client can tell."""
+        return {"matrix": self.matrix, "order": self.order}
 
     def server_view(self, model: Victim) -> Victim:
         """Return the encrypted model."""
