@@ -24,11 +24,13 @@ import numpy as np
 import torch
 from scipy.linalg import cho_solve, cholesky
 from scipy.sparse.linalg import LinearOperator, lobpcg
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 _GUARDS = 2  # singular vectors beyond those wanted, so that these converge
 _TOLERANCE = 1e-9  # of the squared singular values, where the largest is about 1
 _STEPS = 60  # 13 to 60 seen
+_TOGETHER = 2**30  # entries of a matrix beyond which OpenBLAS's threads write outside it
 _RIDGE = 2e-6  # keeps the float32 factor positive: the least eigenvalue is beneath its rounding
 _QUIETEST = 1e-3  # the least noise of a row, as a share of the median's
 
@@ -163,7 +165,8 @@ class _Scaled:
         if dense.is_cuda:
             factor = torch.linalg.cholesky(dense)
             return lambda y: _solved(factor, y)
-        lower = cholesky(dense.numpy().T, lower=True, overwrite_a=True, check_finite=False)
+        with threadpool_limits(1 if dense.numel() > _TOGETHER else None):
+            lower = cholesky(dense.numpy().T, lower=True, overwrite_a=True, check_finite=False)
 
         def solve(y: Tensor) -> Tensor:
             right = np.asfortranarray(y.flatten(1).T.numpy(), dtype=np.float32)
