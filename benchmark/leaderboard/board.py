@@ -25,7 +25,7 @@ from benchmark.registry import Registry
 SIGNATURE = "<!-- written by gradleak leaderboard -->"
 """The last line of every page, by which a page of protocols no more recorded is known as ours."""
 PICTURE = "summary.svg"
-_ROOM = 9_000  # bytes of matrices on the board; suites beyond it have a page of their own
+_ROOM = 1_000  # bytes of matrices on the board; suites beyond it have a page of their own
 OPENING = """\
 # GradLeak leaderboard
 
