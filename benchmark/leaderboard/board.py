@@ -39,7 +39,7 @@ PICTURED = """\
 ![Scores of every attack undefended, and of every defense in the worst case]({picture})
 
 A dot is a protocol, hollow where under ten trials; the grey band is what the prior alone scores. \
-Red leaks, green holds, grey is open."""
+Red leaks, green holds, grey is open; a defense's row holds all its strengths."""
 HOLDS = f"""\
 {MARKS["holds"]} **holds**: no attack's lead over the prior alone, on the same trials, reaches \
 1 dB (0.05 of a score up to 1) at the upper end of its 95 % interval. {MARKS["leaks"]} **leaks**: \

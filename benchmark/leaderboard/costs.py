@@ -17,7 +17,8 @@ from benchmark.leaderboard.section import NONE, Section
 from benchmark.prices import Price, Prices
 from benchmark.protocol import UtilityProtocol, load_utility, utility_files
 
-_INCHES = (7.0, 4.2)
+_INCHES = (9.0, 4.4)
+_NEAR = 25  # dots nearer than the width over this share a label
 _MEGABYTE = 2**20
 
 
@@ -127,17 +128,26 @@ class Costs:
             return svg(figure)
 
     def _draw(self, axes: Axes) -> None:
+        """Draw a dot a defense, numbered as beside it; those that coincide share their numbers."""
         assert self.section is not None
+        dots: list[tuple[float, float, str]] = []
         for name in self.prices:
             cell, right = self.section.worst.get(name), self.accuracy(name)
-            if cell is None or not right:
-                continue
-            x, y = cell.scores[self.section.primary].mean, fmean(right)
+            if cell is not None and right:
+                dots.append((cell.scores[self.section.primary].mean, fmean(right), name))
+        reach = max((x for x, _, _ in dots), default=1.0)
+        numbers: dict[tuple[int, int], list[int]] = {}
+        for number, (x, y, name) in enumerate(dots, start=1):
             colour = COLOURS[self.section.outcome(name)]
-            axes.plot(x, y, "o", color=colour, markersize=5)
-            axes.annotate(
-                name, (x, y), xytext=(4, 3), textcoords="offset points", fontsize=6.5, color=INK
-            )
+            axes.plot(x, y, "o", color=colour, markersize=5, label=f"{number}  {name}")
+            numbers.setdefault((round(_NEAR * x / reach), round(y / 4)), []).append(number)
+        for same in numbers.values():
+            x, y, _ = dots[same[0] - 1]
+            text = ", ".join(map(str, same))
+            axes.annotate(text, (x, y), xytext=(4, 4), textcoords="offset points", fontsize=7)
+        axes.legend(
+            loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize=7, labelcolor=INK
+        )
         worse = "right" if self.section.higher else "left"
         axes.set_xlabel(f"worst case, {self.section.unit}; {worse} is worse for the client")
         axes.set_ylabel("accuracy, %")

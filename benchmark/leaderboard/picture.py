@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from statistics import median
 from typing import Any
 
 import matplotlib as mpl
@@ -21,6 +22,7 @@ INK = "#7d8590"
 COLOURS = {"leaks": "#e5534b", "holds": "#2da44e", "open": INK}
 ATTACK = "#4184e4"
 MOST_ROWS = 12
+MOST_DEFENSES = 24
 WIDTH = 10.0
 """Inches of a picture."""
 _ROW, _FRAME = 0.24, 1.0  # inches: a row, heading and axis
@@ -83,11 +85,20 @@ def _attacks(group: ThreatGroup) -> Rows:
 
 
 def _defenses(group: ThreatGroup) -> Rows:
-    names = sorted({name for section in group.sections for name in section.worst} - {NONE})
-    return {
-        name: [(one, COLOURS[one.section.outcome(name)]) for one in group.worst_cases(name)]
-        for name in [NONE, *names][:MOST_ROWS]
-    }
+    """Return a row a defense, of all its strengths, the most leaking first, after none at all."""
+    labels = sorted({name for section in group.sections for name in section.worst} - {NONE})
+    rows: Rows = {}
+    for label in labels:
+        found = [(one, COLOURS[one.section.outcome(label)]) for one in group.worst_cases(label)]
+        rows.setdefault(label.split(",")[0], []).extend(found)
+
+    def leak(name: str) -> float:
+        middle = median(one.score.mean for one, _ in rows[name]) if rows[name] else 0.0
+        return -middle if group.higher else middle
+
+    order = sorted(rows, key=lambda name: (leak(name), name))
+    undefended = [(one, COLOURS[one.section.outcome(NONE)]) for one in group.worst_cases(NONE)]
+    return {NONE: undefended, **{name: rows[name] for name in order[:MOST_DEFENSES]}}
 
 
 def _draw(axes: Axes, group: ThreatGroup, rows: Rows, title: str) -> None:
