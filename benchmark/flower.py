@@ -61,11 +61,11 @@ def defense_mod(defense: str, model: Victim, *, rate: float, steps: int = 1) -> 
 
         if msg.metadata.message_type != MessageType.TRAIN:
             return call_next(msg, context)
-        held = dict(_arrays(msg).to_torch_state_dict())
+        held = dict(_arrays(msg)[1].to_torch_state_dict())
         reply = call_next(msg, context)
         if reply.has_error():
             return reply
-        name, record = next(iter(reply.content.array_records.items()))
+        name, record = _arrays(reply)
         moved = record.to_torch_state_dict()
         draws = Key(secrets.token_bytes(32)).draws("update")
         told = defended(built, model, held, moved, rate * steps, draws)
@@ -101,8 +101,9 @@ def defended(
     return dict(moved) | told
 
 
-def _arrays(msg: Message) -> ArrayRecord:
-    records = list(msg.content.array_records.values())
+def _arrays(msg: Message) -> tuple[str, ArrayRecord]:
+    """Return the one record of weights with its name; beside it, another would pass undefended."""
+    records = list(msg.content.array_records.items())
     if len(records) != 1:
         raise PluginError(f"a message holds {len(records)} ArrayRecords; wanted the weights alone")
     return records[0]

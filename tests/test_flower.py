@@ -4,13 +4,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 from benchmark.errors import PluginError
-from benchmark.flower import defended, defense_mod
+from benchmark.flower import _arrays, defended, defense_mod
 from benchmark.registry import Registry
 
 RATE = 0.5
@@ -60,6 +61,13 @@ def test_entries_that_are_no_parameters_pass(told):
 def test_defense_that_wants_the_batch_is_refused_by_name(victim):
     with pytest.raises(PluginError, match="mjp acts in harden; a Flower mod sees updates alone"):
         defense_mod("mjp,defaults", victim, rate=RATE)
+
+
+def test_second_record_beside_the_weights_is_refused_since_no_defense_would_see_it():
+    records = {"arrays": {}, "moments": {}}
+    message = SimpleNamespace(content=SimpleNamespace(array_records=records))
+    with pytest.raises(PluginError, match="a message holds 2 ArrayRecords; wanted the weights"):
+        _arrays(message)
 
 
 @pytest.mark.slow
