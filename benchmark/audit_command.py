@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from benchmark.errors import BenchmarkError
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
 
 
 def audit(
@@ -61,7 +58,7 @@ def audit(
     elif update is None and input_ is None:
         raise BenchmarkError("wanted --update, or --input to compute one from")
     else:
-        from gradleak.loading import load_model, read_image, read_tensors, read_text
+        from gradleak.loading import gradient_of, load_model, read_image, read_tensors, read_text
 
         sent = None if update is None else read_tensors(update)
         network, tokenizer = load_model(model, checkpoint, sent)
@@ -71,7 +68,7 @@ def audit(
             reader = read_image if tokenizer is None else read_text
             given["truth"] = reader(input_, network, tokenizer)
         if sent is None:
-            sent = _gradient(network, given["truth"], known)
+            sent = gradient_of(network, given["truth"], known)
         reports = [
             gradleak.audit(
                 network,
@@ -97,10 +94,3 @@ def _labels(text: str | None) -> list[int] | None:
         return [int(part) for part in text.split(",")]
     except ValueError:
         raise BenchmarkError(f"--labels {text!r}: wanted whole numbers, as 3,7") from None
-
-
-def _gradient(network: nn.Module, truth: Tensor, labels: list[int] | None) -> dict[str, Tensor]:
-    """Return the update that a client would send of the truth: one gradient."""
-    from gradleak.loading import gradient_of
-
-    return gradient_of(network, truth, labels)

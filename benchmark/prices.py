@@ -10,9 +10,12 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from benchmark.errors import RecordError
+from benchmark.identity import harness_version
+from benchmark.protocol import UtilityProtocol
 from benchmark.records import Provenance
 from benchmark.records.files import locked
 from benchmark.records.storage import append_text
+from benchmark.registry import Submission
 
 
 class Price(BaseModel):
@@ -50,6 +53,12 @@ class Price(BaseModel):
         """What it is the price of, as it is now."""
         named = (self.protocol, self.digest, self.defense, self.version, self.harness)
         return (*named, str(self.seed))
+
+
+def present_key(protocol: UtilityProtocol, defense: Submission) -> tuple[str, ...]:
+    """Return a price's key as things are now, less the seed that ends it."""
+    named = (protocol.name, protocol.digest, defense.label, defense.version)
+    return (*named, harness_version())
 
 
 class Prices:

@@ -59,7 +59,7 @@ class Runner:
                 yield _not_run(submission, "not run: the batch was read exactly already")
                 continue
             share = self._left / (len(searches) - place)
-            steps = 0 if share <= 0 else max(int(share / (_A_STEP * self._seconds_a_gradient)), 1)
+            steps = 0 if share <= 0 else max(int(share / (_A_STEP * self._prior_mismatch[1])), 1)
             finding = self._one(submission, attack, self._left, steps)
             exact |= finding.verdict == "exact"
             yield finding
@@ -96,7 +96,7 @@ class Runner:
         track = self.seen.model.track
         judged: Verdict
         if self.truth is None:
-            judged = judge_mismatch(mismatch, self._prior_mismatch, track)
+            judged = judge_mismatch(mismatch, self._prior_mismatch[0], track)
         elif answer.tokens is not None:
             scores = score_tokens(self.truth, answer.tokens)
             judged = judge_tokens(scores, self._prior_scores)
@@ -135,8 +135,11 @@ class Runner:
         return self.deadline - time.perf_counter()
 
     @cached_property
-    def _prior_mismatch(self) -> float | None:
-        return mismatch_of(self.seen, prior_answer(self.seen))
+    def _prior_mismatch(self) -> tuple[float | None, float]:
+        """The distance of an answer that reads no update, and the seconds of its gradient."""
+        started = time.perf_counter()
+        found = mismatch_of(self.seen, prior_answer(self.seen))
+        return found, max(time.perf_counter() - started, 1e-3)
 
     @cached_property
     def _prior_scores(self) -> dict[str, float | None]:
@@ -146,12 +149,6 @@ class Runner:
             return score_tokens(self.truth, prior.tokens)
         assert prior.images is not None
         return score_images(self.truth, prior.images, ImageVictim.of(self.seen.model).spec.std)
-
-    @cached_property
-    def _seconds_a_gradient(self) -> float:
-        started = time.perf_counter()
-        mismatch_of(self.seen, prior_answer(self.seen))
-        return max(time.perf_counter() - started, 1e-3)
 
 
 def _not_run(submission: Submission, reason: str) -> Finding:

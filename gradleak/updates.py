@@ -49,16 +49,15 @@ def read_update(sent: Sent, weights: Mapping[str, Tensor]) -> Update:
 def read_difference(
     before: Mapping[str, Tensor], after: Mapping[str, Tensor], names: Sequence[str]
 ) -> dict[str, Tensor]:
-    """Return after less before, of the parameters named.
+    """Return after less before, of the parameters named, which `before` holds.
 
     Raises:
-        BenchmarkError: one of them is missing, or has another shape.
+        BenchmarkError: one of them is missing after, or has another shape.
     """
     found = {}
     for name in names:
-        for label, state in (("before", before), ("after", after)):
-            if name not in state:
-                raise BenchmarkError(f"{label} holds no {name}, which is a parameter of the model")
+        if name not in after:
+            raise BenchmarkError(f"after holds no {name}, which is a parameter of the model")
         if before[name].shape != after[name].shape:
             raise BenchmarkError(
                 f"{name} is {tuple(before[name].shape)} before and {tuple(after[name].shape)} after"

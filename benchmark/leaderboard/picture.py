@@ -86,18 +86,17 @@ def _attacks(group: ThreatGroup) -> Rows:
 
 def _defenses(group: ThreatGroup) -> Rows:
     """Return a row a defense, of all its strengths, the most leaking first, after none at all."""
-    labels = sorted({name for section in group.sections for name in section.worst} - {NONE})
     rows: Rows = {}
-    for label in labels:
+    for label in sorted({name for section in group.sections for name in section.worst}):
         found = [(one, COLOURS[one.section.outcome(label)]) for one in group.worst_cases(label)]
         rows.setdefault(label.split(",")[0], []).extend(found)
+    undefended = rows.pop(NONE, [])
 
     def leak(name: str) -> float:
-        middle = median(one.score.mean for one, _ in rows[name]) if rows[name] else 0.0
+        middle = median(one.score.mean for one, _ in rows[name])
         return -middle if group.higher else middle
 
     order = sorted(rows, key=lambda name: (leak(name), name))
-    undefended = [(one, COLOURS[one.section.outcome(NONE)]) for one in group.worst_cases(NONE)]
     return {NONE: undefended, **{name: rows[name] for name in order[:MOST_DEFENSES]}}
 
 

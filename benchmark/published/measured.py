@@ -13,7 +13,7 @@ from benchmark.contract import Update
 from benchmark.data import entry
 from benchmark.errors import PluginError, RecordError
 from benchmark.identity import harness_version
-from benchmark.prices import Prices
+from benchmark.prices import Prices, present_key
 from benchmark.protocol import Protocol, VisionProtocol, load_protocol, load_utility
 from benchmark.published.ledger import Published
 from benchmark.published.verdicts import NotRun, Ours
@@ -144,7 +144,7 @@ class Measured:
         """Return the percentages by seed of the present protocol and versions."""
         protocol = load_utility(name)
         (defense,) = self._registry.find("defense", exactly(label))
-        wanted = (name, protocol.digest, defense.label, defense.version, harness_version())
+        wanted = present_key(protocol, defense)
         return {
             price.seed: 100 * price.accuracy
             for key, price in self._prices.found.items()

@@ -10,6 +10,7 @@ from pathlib import Path
 from benchmark.leaderboard.markdown import DASH, NBSP, Links, code, grid, lines, prose
 from benchmark.published import NotRun, Published, SuiteName
 from benchmark.published.judged import Judged, ranked
+from benchmark.records.files import file_of
 from benchmark.reproduction.numbers import difference, ours, trials
 from benchmark.reproduction.terminal import KINDS
 
@@ -144,7 +145,7 @@ def _linked(each: Judged, links: Links, results: Path) -> str:
     answer = each.one.answer
     if answer.measure != "records":
         return ours(each)
-    file = results / answer.protocol / f"{each.one.attack}.jsonl"
+    file = file_of(results, answer.protocol, each.one.attack)
     return links.to(ours(each), file) if file.is_file() else ours(each)
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from benchmark.data import ImageSet, load_images
 from benchmark.errors import ProtocolError
 from benchmark.protocol import Protocol, VisionProtocol
+from benchmark.running.bars import bar
 from benchmark.tracks import VisionSetting
 from benchmark.victims import ImageVictim, Stage
 
@@ -55,22 +53,10 @@ def _make(
 ) -> None:
     """Train and keep one victim, a bar on a terminal."""
     victim = stage.untrained(mirror).to(device)
-    said = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    loss = TextColumn("steps, loss {task.fields[loss]}")
-    console = Console(file=sys.stdout)
-    bar = Progress(
-        *said,
-        loss,
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-    with bar as progress:
-        task = progress.add_task(name, total=stage.steps(len(public.labels)), loss="unknown")
+    with bar(name, stage.steps(len(public.labels))) as advance:
 
         def after_step(nats: float) -> None:
-            progress.update(task, advance=1, loss=f"{nats:.3f}")
+            advance(f"steps, loss {nats:.3f}")
 
         stage.fit(victim, public.images, public.labels, after_step)
     stage.save(victim)

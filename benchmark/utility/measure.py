@@ -14,7 +14,7 @@ from benchmark.contract import Defense
 from benchmark.data import load_images
 from benchmark.errors import NotApplicable
 from benchmark.identity import harness_version
-from benchmark.prices import Price, Prices
+from benchmark.prices import Price, Prices, present_key
 from benchmark.protocol import UtilityProtocol
 from benchmark.records import Provenance
 from benchmark.registry import Registry, Submission
@@ -66,9 +66,8 @@ def measure(order: Order) -> Iterator[str]:
             continue
         try:
             rate = _recorded_rate(protocol, one, prices) or bench.best_rate(one)
-            made = (bench.price(one, seed, rate, place) for seed in due[one.label])
-            for price in made:
-                prices.add(price)
+            for seed in due[one.label]:
+                prices.add(bench.price(one, seed, rate, place))
         except NotApplicable as reason:
             for seed in due[one.label]:
                 prices.add(bench.misfit(one, seed, str(reason), place))
@@ -190,8 +189,7 @@ def _recorded_rate(protocol: UtilityProtocol, defense: Submission, prices: Price
 
 
 def _key(protocol: UtilityProtocol, defense: Submission, seed: int) -> tuple[str, ...]:
-    said = (protocol.name, protocol.digest, defense.label, defense.version, harness_version())
-    return (*said, str(seed))
+    return (*present_key(protocol, defense), str(seed))
 
 
 def _told(made: Sequence[Price]) -> str:
