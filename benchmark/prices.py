@@ -61,6 +61,11 @@ def present_key(protocol: UtilityProtocol, defense: Submission) -> tuple[str, ..
     return (*named, harness_version())
 
 
+def prices_file(results: Path) -> Path:
+    """Return where a results folder keeps its prices."""
+    return results / "utility.jsonl"
+
+
 class Prices:
     """What is recorded in a results folder."""
 
@@ -70,7 +75,7 @@ class Prices:
         Raises:
             RecordError: a line is none.
         """
-        self.path = results / "utility.jsonl"
+        self.path = prices_file(results)
         self.found: dict[tuple[str, ...], Price] = {}
         text = self.path.read_text(encoding="utf-8") if self.path.is_file() else ""
         whole = text[: text.rfind("\n") + 1]  # a tail that a kill left is cut off by the next one

@@ -9,16 +9,16 @@ import pandas as pd
 from threadpoolctl import threadpool_limits
 
 from benchmark.errors import RecordError
-from benchmark.leaderboard import matrices, studies, summary
-from benchmark.leaderboard.costs import Costs, costs
+from benchmark.leaderboard import holding, matrices, studies, summary
+from benchmark.leaderboard.costs import Costs, costs, losses
 from benchmark.leaderboard.given import given
 from benchmark.leaderboard.groups import groups
 from benchmark.leaderboard.markdown import Footnotes, Links, code, prose
 from benchmark.leaderboard.models import models
-from benchmark.leaderboard.page import MARKS
 from benchmark.leaderboard.picture import picture
 from benchmark.leaderboard.section import DOUBTS, Doubts, Section, labels, sections
 from benchmark.leaderboard.telling import tell
+from benchmark.prices import prices_file
 from benchmark.records import read_table, replace
 from benchmark.registry import Registry
 
@@ -40,13 +40,6 @@ PICTURED = """\
 
 A dot is a protocol, hollow where under ten trials; the grey band is what the prior alone scores. \
 Red leaks, green holds, grey is open; a defense's row holds all its strengths."""
-HOLDS = f"""\
-{MARKS["holds"]} **holds**: no attack's lead over the prior alone, on the same trials, reaches \
-1 dB (0.05 of a score up to 1) at the upper end of its 95 % interval. {MARKS["leaks"]} **leaks**: \
-one exceeds it at the lower end. {MARKS["open"]} **open**: neither, or under ten trials, or no \
-attack had its paper's budget. Counted are the protocols that leak where nothing defends. A worst \
-case is **reliable** where an attack that knows the defense (`adaptive_to`) is the strongest, or \
-as strong."""
 READING = """\
 - `131.2 [129.4, 133.1]` is a mean over trials with its 95 % bootstrap interval; of under ten \
 trials no interval is told, their number stands behind, `131.2 (4)`, and nothing is ranked. A \
@@ -106,10 +99,13 @@ def write_board(
         written[folder / f"{study.page}.svg"] = study.pictured()
     priced = costs(results, found)
     for one in priced:
-        file = results / "utility.jsonl"
-        written[folder / f"{one.page}.md"] = one.told(Links(folder), output, file)
-        if one.section is not None:
+        written[folder / f"{one.page}.md"] = one.told(Links(folder), output, prices_file(results))
+        if one.sections:
             written[folder / f"{one.page}.svg"] = one.pictured()
+    headed = [(summary.heading(group), group) for group in summary.threats(found)]
+    lost = losses(priced, results)
+    if strengths := holding.strengths(headed, lost, Links(folder), output):
+        written[folder / holding.PAGE] = strengths
     bad = len(table.damaged)
     written[output] = _board(results, output, found, drawn, priced, apart, damaged=bad)
     for path, text in written.items():
@@ -139,20 +135,20 @@ def _board(
         "protocols": sum(bool(section.summaries) for section in found),
     }
     where = links.to(code(results.name or "results"), results)
-    threats = summary.threats(found)
+    threats, lost = summary.threats(found), losses(priced, results)
     blocks = [
         OPENING.format(results=where, reproduced=_reproduced(output), **counts),
-        summary.glance(threats, links),
+        summary.glance(threats, lost, links),
         PICTURED.format(picture=links.url(folder / PICTURE)) if cells else "",
         "## Which attack is strongest?",
         "Where nothing defends. Marked are differences from the papers.",
     ]
     for group in threats:
         blocks += [summary.heading(group), summary.attacks(group, links, notes)]
-    blocks += ["## Which defense holds?", HOLDS]
-    for group in threats:
-        if table := summary.defenses(group, links):
-            blocks += [summary.heading(group), table]
+    blocks += ["## Which defense holds?", holding.HOLDS]
+    for group in groups(found, lambda section: section.track):
+        if table := holding.table(group, lost, links, folder / holding.PAGE):
+            blocks += [f"**{group.track}** · {prose(group.unit)}", table]
     if priced:
         blocks.append("## What does a defense cost?")
     for one in priced:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,11 +10,12 @@ from statistics import fmean, stdev
 
 from matplotlib.axes import Axes
 
+from benchmark.leaderboard.groups import method
 from benchmark.leaderboard.markdown import DASH, NBSP, Links, code, grid, mean, prose
 from benchmark.leaderboard.page import MARKS
 from benchmark.leaderboard.picture import COLOURS, INK, drawing, svg
-from benchmark.leaderboard.section import NONE, Section
-from benchmark.prices import Price, Prices
+from benchmark.leaderboard.section import NONE, Outcome, Section
+from benchmark.prices import Price, Prices, prices_file
 from benchmark.protocol import UtilityProtocol, load_utility, utility_files
 
 _INCHES = (9.0, 4.4)
@@ -28,12 +29,12 @@ class Costs:
 
     Attributes:
         prices: by defense, the one that does nothing first, then from the least costly.
-        section: of the protocol whose worst cases stand beside them, where it has records.
+        sections: of the protocols whose worst cases stand beside them, where they have records.
     """
 
     protocol: UtilityProtocol
     prices: dict[str, list[Price]]
-    section: Section | None
+    sections: Sequence[Section]
 
     @property
     def page(self) -> str:
@@ -77,7 +78,7 @@ class Costs:
             setting,
             self.table(links),
             self.sentence(),
-            *([f"![Accuracy by worst case]({self.page}.svg)"] if self.section else []),
+            *([f"![Accuracy by worst case]({self.page}.svg)"] if self.sections else []),
         ]
         return "\n\n".join([*blocks, links.definitions()]) + "\n"
 
@@ -91,23 +92,22 @@ class Costs:
                     code(name),
                     self._worst(name, links),
                     self._accuracy(name),
-                    self._lost(name),
+                    self.lost(name),
                     *([self._consistency(name)] if self.protocol.shuffled_by else []),
                     _epsilon(first),
                     f"{fmean(one.seconds for one in prices):.0f}",
                     f"{first.sent / _MEGABYTE:.1f}",
                 ]
             )
-        unit = self.section.unit if self.section else "worst case"
-        where = prose(self.protocol.leakage)
-        headers = ["Defense", f"Worst case in {where}, {prose(unit)}", "Accuracy, %", "Lost"]
+        unit = f", {prose(self.sections[0].unit)}" if self.sections else ""
+        headers = ["Defense", f"Worst case{unit}", "Accuracy, %", "Lost"]
         shuffled = ["Consistency, %"] if self.protocol.shuffled_by else []
         return grid([*headers, *shuffled, "Epsilon", "Seconds", "MiB sent"], rows)
 
     def sentence(self) -> str:
         """Return what holds, and what the least costly of it costs."""
         plain = self.plain
-        if self.section is None or plain is None:
+        if not self.sections or plain is None:
             return "No worst case is recorded beside these prices."
         holding = [n for n in self.prices if n != NONE and self._outcome(n) == "holds"]
         priced = [n for n in holding if self.accuracy(n)]
@@ -117,7 +117,9 @@ class Costs:
             return f"{said}."
         least = max(priced, key=lambda n: fmean(self.accuracy(n)))
         lost = plain - fmean(self.accuracy(least))
-        doubt = "" if self.section.reliable(least) else ", against no attack that knows it"
+        met = self._met(least)
+        known = met is not None and met.reliable(least)
+        doubt = "" if known else ", against no attack that knows it"
         return f"{said}; the least costly of them, {code(least)}, loses {lost:.1f} points{doubt}."
 
     def pictured(self) -> str:
@@ -129,16 +131,15 @@ class Costs:
 
     def _draw(self, axes: Axes) -> None:
         """Draw a dot a defense, numbered as beside it; those that coincide share their numbers."""
-        assert self.section is not None
         dots: list[tuple[float, float, str]] = []
         for name in self.prices:
-            cell, right = self.section.worst.get(name), self.accuracy(name)
-            if cell is not None and right:
-                dots.append((cell.scores[self.section.primary].mean, fmean(right), name))
+            met, right = self._met(name), self.accuracy(name)
+            if met is not None and right:
+                dots.append((_score(met, name), fmean(right), name))
         reach = max((x for x, _, _ in dots), default=1.0)
         numbers: dict[tuple[int, int], list[int]] = {}
         for number, (x, y, name) in enumerate(dots, start=1):
-            colour = COLOURS[self.section.outcome(name)]
+            colour = COLOURS[self._outcome(name) or "open"]
             axes.plot(x, y, "o", color=colour, markersize=5, label=f"{number}  {name}")
             numbers.setdefault((round(_NEAR * x / reach), round(y / 4)), []).append(number)
         for same in numbers.values():
@@ -148,23 +149,33 @@ class Costs:
         axes.legend(
             loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize=7, labelcolor=INK
         )
-        worse = "right" if self.section.higher else "left"
-        axes.set_xlabel(f"worst case, {self.section.unit}; {worse} is worse for the client")
+        first = self.sections[0]
+        worse = "right" if first.higher else "left"
+        axes.set_xlabel(f"worst case, {first.unit}; {worse} is worse for the client")
         axes.set_ylabel("accuracy, %")
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(color=INK, alpha=0.2, linewidth=0.5)
 
-    def _outcome(self, name: str) -> str | None:
-        if self.section is None or name not in self.section.worst:
+    def _met(self, name: str) -> Section | None:
+        """Return where a defense's worst case stands, of the protocols that it ran in."""
+        met = [section for section in self.sections if name in section.worst]
+        sign = 1 if met and met[0].higher else -1
+        return max(met, key=lambda section: sign * _score(section, name), default=None)
+
+    def _outcome(self, name: str) -> Outcome | None:
+        """Tell what became of a defense: it holds where it does in all protocols it ran in."""
+        told = {section.outcome(name) for section in self.sections if name in section.worst}
+        if not told:
             return None
-        return self.section.outcome(name)
+        return "leaks" if "leaks" in told else "open" if "open" in told else "holds"
 
     def _worst(self, name: str, links: Links) -> str:
-        cell = None if self.section is None else self.section.worst.get(name)
-        if cell is None or self.section is None:
+        met, outcome = self._met(name), self._outcome(name)
+        if met is None or outcome is None:
             return DASH
-        score = links.to(mean(cell.scores[self.section.primary]), self.section.file(cell.attack))
-        return f"{MARKS[self.section.outcome(name)]}{NBSP}{score}"
+        cell = met.worst[name]
+        score = links.to(mean(cell.scores[met.primary]), met.file(cell.attack))
+        return f"{MARKS[outcome]}{NBSP}{score} {code(method(cell.attack))}"
 
     def _accuracy(self, name: str) -> str:
         right = self.accuracy(name)
@@ -179,7 +190,8 @@ class Costs:
         ]
         return f"{fmean(found):.1f}" if found else DASH
 
-    def _lost(self, name: str) -> str:
+    def lost(self, name: str) -> str:
+        """Return the points of accuracy that a defense costs; a dash where it is not measured."""
         right = self.accuracy(name)
         if self.plain is None or not right or name == NONE:
             return DASH
@@ -195,8 +207,29 @@ def costs(results: Path, sections: Sequence[Section]) -> list[Costs]:
         protocol = load_utility(name)
         own = [one for one in found if (one.protocol, one.digest) == (name, protocol.digest)]
         if own:
-            made.append(Costs(protocol, _by_defense(own), known.get(protocol.leakage)))
+            beside = [known[each] for each in protocol.leakage if each in known]
+            alike = [each for each in beside if each.primary == beside[0].primary]
+            made.append(Costs(protocol, _by_defense(own), alike))
     return made
+
+
+def _score(section: Section, defense: str) -> float:
+    """Return a defense's worst case in a protocol."""
+    return section.worst[defense].scores[section.primary].mean
+
+
+def losses(priced: Sequence[Costs], results: Path) -> Callable[[str, Links], str]:
+    """Return what tells a defense's cost in accuracy, by the first protocol that has its price."""
+    found: dict[str, str] = {}
+    for one in priced:
+        for name in one.prices:
+            found.setdefault(name, one.lost(name))
+
+    def told(name: str, links: Links) -> str:
+        points = found.get(name, DASH)
+        return points if points == DASH else links.to(points, prices_file(results))
+
+    return told
 
 
 def _by_defense(found: Iterable[Price]) -> dict[str, list[Price]]:

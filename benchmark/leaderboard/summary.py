@@ -1,10 +1,10 @@
-"""What the board opens with: the strongest attacks and the defenses that hold, by threat model."""
+"""What the board opens with: the strongest attacks, by threat model."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
+from benchmark.leaderboard import holding
 from benchmark.leaderboard.groups import Scored, ThreatGroup, groups, method
 from benchmark.leaderboard.markdown import (
     DASH,
@@ -17,7 +17,7 @@ from benchmark.leaderboard.markdown import (
     ranged,
 )
 from benchmark.leaderboard.page import gradients, reads
-from benchmark.leaderboard.section import NONE, Section
+from benchmark.leaderboard.section import Section
 from benchmark.stats import LEAST_TRIALS, PRIOR
 
 MOST_METHODS = 5
@@ -34,12 +34,18 @@ def heading(group: ThreatGroup) -> str:
     return f"**{prose(f'{group.track}: {threat}')}** · {prose(group.unit)}"
 
 
-def glance(found: Iterable[ThreatGroup], links: Links) -> str:
-    """Return a line a threat model: its strongest attack, and the defense that holds most."""
+def glance(found: Iterable[ThreatGroup], lost: holding.Lost, links: Links) -> str:
+    """Return a line a threat model: its strongest attack, and the defense that holds most.
+
+    Args:
+        found: the threat models.
+        lost: what a defense costs.
+        links: of the page.
+    """
     rows = []
     for group in found:
         if ranked := _ranked(group):
-            middle = _middle(_enough(group, ranked[0]))
+            middle = holding.middle(_enough(group, ranked[0]))
             prior = group.undefended(middle.section, PRIOR)
             rows.append(
                 [
@@ -47,7 +53,7 @@ def glance(found: Iterable[ThreatGroup], links: Links) -> str:
                     f"{code(ranked[0])}, first in {group.first_in(ranked[0])}",
                     middle.bracketed(links),
                     DASH if prior is None else prior.linked(links),
-                    _best(group),
+                    holding.best(group, lost, links),
                 ]
             )
     headers = ["Threat model", "Strongest attack", "Median protocol", "Prior", "Best defense"]
@@ -63,10 +69,6 @@ def _enough(group: ThreatGroup, name: str) -> list[Scored]:
     return [one for one in group.across(name) if one.score.n >= LEAST_TRIALS]
 
 
-def _middle(scored: Sequence[Scored]) -> Scored:
-    return scored[(len(scored) - 1) // 2]
-
-
 def attacks(group: ThreatGroup, links: Links, notes: Footnotes) -> str:
     """Return the strongest methods where nothing defends, and which could not be ranked."""
     ranked = _ranked(group)
@@ -79,7 +81,7 @@ def attacks(group: ThreatGroup, links: Links, notes: Footnotes) -> str:
             [
                 code(name) + _mark(group, name, notes),
                 group.first_in(name),
-                _middle(scored).bracketed(links),
+                holding.middle(scored).bracketed(links),
                 group.span(scored, links) if len(scored) > 1 else DASH,
                 reads(section, attack),
                 gradients(section, attack),
@@ -145,61 +147,3 @@ def _unranked(group: ThreatGroup, ranked: list[str], notes: Footnotes) -> list[s
     if few:
         told.append(f"Too few to rank, under {LEAST_TRIALS} trials: {', '.join(few)}.")
     return told
-
-
-def _held(group: ThreatGroup, defense: str) -> Counter[str]:
-    """Return what became of a defense in the protocols that leak undefended."""
-    leaking = [section for section in group.sections if section.outcome(NONE) == "leaks"]
-    return Counter(s.outcome(defense) for s in leaking if defense in s.worst)
-
-
-def _tried(group: ThreatGroup) -> list[str]:
-    """Return the defenses of which something can be said, from the one that holds most."""
-    counts = {name: _held(group, name) for name in group.defenses if name != NONE}
-    said = [name for name, count in counts.items() if count["holds"] + count["leaks"]]
-    sign = 1 if group.higher else -1
-
-    def key(name: str) -> tuple[float, float, str]:
-        worst = group.worst_cases(name)
-        return -counts[name]["holds"], sign * worst[-1].score.mean if worst else 0.0, name
-
-    return sorted(said, key=key)
-
-
-def _best(group: ThreatGroup) -> str:
-    tried = _tried(group)
-    if not tried:
-        return "none tried on ten trials"
-    held = _held(group, tried[0])
-    return f"{code(tried[0])}, holds in {held['holds']} of {sum(held.values())}"
-
-
-def defenses(group: ThreatGroup, links: Links) -> str:
-    """Return each defense's worst case over the protocols, and in how many it holds."""
-    tried = _tried(group)
-    rows = []
-    for name in [NONE, *tried] if tried else []:
-        held, scored = _held(group, name), group.worst_cases(name)
-        if scored:
-            rows.append(
-                [
-                    code(name),
-                    f"{held['holds']} of {sum(held.values())}" if name != NONE else DASH,
-                    str(held["leaks"]),
-                    str(held["open"]),
-                    _reliable(group, name),
-                    _middle(scored).linked(links),
-                    scored[-1].bracketed(links),
-                ]
-            )
-    headers = ["Defense", "Holds in", "Leaks in", "Open in", "Reliable in", "Worst case, median"]
-    headers.append("Highest" if group.higher else "Lowest")
-    return grid(headers, rows) if rows else ""
-
-
-def _reliable(group: ThreatGroup, defense: str) -> str:
-    """Return in how many protocols a defense's worst case is by an attack that knows it."""
-    if defense == NONE:
-        return DASH
-    met = [section for section in group.sections if defense in section.worst]
-    return f"{sum(section.reliable(defense) for section in met)} of {len(met)}"

@@ -80,8 +80,8 @@ class UtilityProtocol(_Frozen):
     """As `--defense` names them."""
     shuffled_by: str | None = None
     """A defense that shuffles images: what a trained victim makes of those is told too."""
-    leakage: str
-    """The protocol whose worst case stands beside the price."""
+    leakage: tuple[str, ...]
+    """The protocols of the same victim whose worst case stands beside the price."""
 
     @model_validator(mode="after")
     def _names_exist(self) -> UtilityProtocol:

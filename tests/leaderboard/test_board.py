@@ -59,6 +59,32 @@ def test_defense_is_told_by_its_worst_case_and_by_whether_it_holds(full):
     assert rows[NOISE]["Worst case, median"] == "20.4"  # not 10.3, of the weaker attack
 
 
+def test_defense_has_one_row_at_the_strength_that_holds_and_a_page_with_all(full):
+    for strength, read in (("weak", 30), ("strong", 10.1)):
+        full.cell("mine", *near(read), defense=f"mjp,gamma={strength}")
+        full.cell("prior_only", *near(10), defense=f"mjp,gamma={strength}", control=True)
+    rows = table(full.text(), "Defense")
+    assert list(rows) == ["none", "mjp,gamma=strong", NOISE]
+    assert list(table(full.page("defenses"), "Defense")) == [
+        "none",
+        "mjp,gamma=strong",
+        NOISE,
+        "mjp,gamma=weak",
+    ]
+
+
+def test_defense_is_told_over_all_threat_models_and_apart_on_its_page(full):
+    full.protocol("known", threat={"server": "honest_but_curious", "grants": ["keys"]})
+    for defense in ("none", NOISE):
+        there = {"defense": defense, "protocol": "known", "threat": "a server with keys"}
+        full.cell("prior_only", *near(10), control=True, **there)
+        full.cell("mine", *near(50), **there)
+    rows = table(full.text(), "Defense")
+    assert rows[NOISE]["Holds in"] == "0 of 2"
+    apart = [table(full.page("defenses"), "Defense", which)[NOISE] for which in (0, 1)]
+    assert sorted(row["Worst case, median"] for row in apart) == ["20.4", "50.5"]
+
+
 def test_defense_is_not_counted_where_nothing_leaks_undefended(folder):
     folder.protocol()
     for defense in ("none", "mjp"):
@@ -161,7 +187,7 @@ def test_every_number_of_a_table_is_a_link_to_something_that_exists(full):
     full.protocol("bert").cell("mine", *near(21), protocol="bert")
     full.write()
     pages = sorted((full.output.with_suffix("")).glob("*.md"))
-    assert len(pages) == 2
+    assert len(pages) == 3
     for written in (full.output, *pages):
         text = written.read_text(encoding="utf-8")
         defined = dict(re.findall(r"^\[([0-9a-f]+)\]: (\S+)$", text, re.M))
@@ -182,7 +208,7 @@ def test_same_records_give_the_same_bytes_whatever_their_order(full):
         return {path.name: path.read_bytes() for path in pages}
 
     first = everything()
-    assert {"leaderboard.md", "summary.svg", "vit.md"} == set(first)
+    assert {"leaderboard.md", "defenses.md", "summary.svg", "vit.md"} == set(first)
     assert everything() == first
     full.rows.reverse()
     assert everything() == first
@@ -194,7 +220,12 @@ def test_stale_pages_are_removed_and_foreign_ones_are_kept(full):
     (pages / "notes.md").write_text("by hand\n")
     full.rows = [row for row in full.rows if row["protocol"] == "vit"]
     full.write()
-    assert {path.name for path in pages.iterdir()} == {"vit.md", "notes.md", "summary.svg"}
+    assert {path.name for path in pages.iterdir()} == {
+        "defenses.md",
+        "notes.md",
+        "summary.svg",
+        "vit.md",
+    }
 
 
 def test_picture_is_read_on_light_and_dark_ground(full):

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from benchmark.leaderboard import board, costs
@@ -13,7 +15,8 @@ PLACE = Provenance(commit=None, dirty=None, versions={}, hardware="a processor",
 def priced(folder):
     """Keep accuracies of a defense, a seed each, and cells of the protocol beside them."""
     protocol = load_utility(NAME)
-    folder.protocol(protocol.leakage)
+    for name in protocol.leakage:
+        folder.protocol(name)
 
     def keep(defense, accuracies, reads=(), attack="mine", **said):
         for seed, accuracy in enumerate(accuracies):
@@ -38,7 +41,7 @@ def priced(folder):
         for at in (attack, "prior_only"):
             scores = reads if at == attack else [10.0] * len(reads)
             control = at == "prior_only"
-            folder.cell(at, *scores, defense=defense, protocol=protocol.leakage, control=control)
+            folder.cell(at, *scores, defense=defense, protocol=protocol.leakage[0], control=control)
         return folder
 
     return keep
@@ -56,6 +59,23 @@ def test_a_row_tells_what_is_read_and_what_it_costs(priced):
     folder = priced("noise,scale=1", [0.7, 0.72], HIDDEN)
     assert "| `noise,scale=1` | 🟢 [10.00" in page(folder)
     assert "| 71.0 ± 1.4 | 20.0 | 35.5 | no epsilon | 4 | 1.0 |" in page(folder)
+
+
+def test_the_worst_case_is_that_of_all_protocols_of_the_victim(priced):
+    priced("none", [0.9], READ)
+    folder = priced("signs", [0.89], HIDDEN)
+    trained = load_utility(NAME).leakage[1]
+    for at, scores in (("inverter", READ), ("prior_only", HIDDEN)):
+        folder.cell(at, *scores, defense="signs", protocol=trained, control=at == "prior_only")
+    assert "| `signs` | 🟥 [60.0" in page(folder)
+    assert "Of 1 defenses that attacks met here, 0 hold." in page(folder)
+
+
+def test_a_defense_s_row_on_the_board_links_to_what_it_costs(priced):
+    priced("none", [0.9], READ)
+    assert re.search(
+        r"^\| `dear` \|.*\| \[40\.0\]\[\w+\] \|$", priced("dear", [0.5], HIDDEN).text(), re.M
+    )
 
 
 def test_the_sentence_names_the_least_costly_of_what_holds(priced):

@@ -24,6 +24,7 @@ SEARCHES = str(Path(__file__).with_name("searches.yaml"))
 TEXT = "quick_pydoc_transformer3"
 BATCH = str(Path(__file__).with_name("batch.yaml"))
 TRAINED = str(Path(__file__).with_name("trained.yaml"))
+SMALL = {"a": str(Path(__file__).with_name("defended.yaml")), "b": SEARCHES}
 
 
 def label(submission):
@@ -70,17 +71,17 @@ def test_update_of_zeros_pulls_an_attack_to_nothing(stack):
         assert answer.images.isfinite().all()
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("architecture", SMALL)
 @pytest.mark.parametrize("defense", DEFENSES, ids=label)
-def test_defense_keeps_the_contract(defense, protocol, quick):
-    check_defense(defense, quick(protocol).round, [0, 1])
+def test_defense_keeps_the_contract(defense, architecture, quick):
+    check_defense(defense, quick(SMALL[architecture]).round, [0, 1])
 
 
 @pytest.mark.parametrize("defense", DEFENSES, ids=label)
 def test_defense_sends_tensors_shaped_as_the_parameters_of_its_victim(defense, quick):
     from benchmark.federation import DefendedRound
 
-    defended = DefendedRound(quick("quick_digits_b").round, defense.build(), defense.label)
+    defended = DefendedRound(quick(SMALL["b"]).round, defense.build(), defense.label)
     shapes = {name: weight.shape for name, weight in defended.model.weights().items()}
     sent = {name: tensor.shape for name, tensor in defended.update(0).items()}
     assert sent.items() <= shapes.items()

@@ -21,7 +21,7 @@ TINY = {
     "training": {"clients": 2, "rounds": 2, "batch_size": 8, "rates": [1e-9, 0.1]},
     "seeds": [0, 1],
     "defenses": ["none", "withhold_position"],
-    "leakage": "quick_digits_search",
+    "leakage": ["quick_digits_search"],
 }
 
 
@@ -132,4 +132,4 @@ def test_shipped_utility_protocol_names_what_there_is(name):
     assert all(registry.find("defense", one) for one in protocol.defenses)
     from benchmark.protocol import load_protocol
 
-    assert load_protocol(protocol.leakage)
+    assert all(load_protocol(name) for name in protocol.leakage)
