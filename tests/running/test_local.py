@@ -175,7 +175,7 @@ whole = time.monotonic() - began
 if way == "killed":
     kills, names = 0, (f"killed-{i}" for i in itertools.count())
     name = next(names)
-    while kills < 8:
+    while kills < 5:
         child = start(name)
         time.sleep(draws.uniform(0, whole))
         os.kill(child, signal.SIGKILL)
@@ -185,7 +185,7 @@ if way == "killed":
             kills += 1
     finish(start(name))
 else:
-    for i in range(3):
+    for i in range(2):
         children = [start(f"both-{i}") for _ in range(3)]
         assert all(finish(child) for child in children)
 """
@@ -193,19 +193,19 @@ else:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no fork there")
 @pytest.mark.parametrize("way", ["killed", "both"])
-def test_runs_killed_8_times_and_runs_at_once_end_as_a_whole_one(way, tiny, numbers, tmp_path):
+def test_runs_killed_5_times_and_runs_at_once_end_as_a_whole_one(way, tiny, numbers, tmp_path):
     words = ["run", str(tiny(seeds=[0, 1]))]
     for attack in ("random", "span_closed_form", "april_closed_form", "wrong_update"):
         words += ["--attack", attack]
-    for defense in ("none", "gaussian_noise", "withhold_position"):
+    for defense in ("none", "gaussian_noise,scale=0.01", "withhold_position"):
         words += ["--defense", defense]
     folder = tmp_path / "runs"
     driver = [sys.executable, "-c", DRIVER, way, *words, str(folder)]
     done = subprocess.run(driver, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     whole = numbers(folder / "whole")
-    assert len(whole) == 5 * 2 * (3 * 3 + 1)
+    assert len(whole) == 3 * 2 * (3 * 3 + 1)
     others = [path for path in folder.iterdir() if path.name != "whole"]
-    assert len(others) >= (1 if way == "killed" else 3)  # kills may all fall into one run
+    assert len(others) >= (1 if way == "killed" else 2)  # kills may all fall into one run
     for other in others:
         assert numbers(other) == whole

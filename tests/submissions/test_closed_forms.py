@@ -84,8 +84,10 @@ def test_rounding_decides_nothing_where_an_image_is_not_determined(quick, seen_b
     assert (rounded - exact).abs().max() < 0.01
 
 
-@pytest.mark.parametrize("law", ["gaussian_noise", "laplacian_noise"])
-@pytest.mark.parametrize("attack", ["position_closed_form", "span_closed_form"])
+@pytest.mark.parametrize(
+    ("attack", "law"),
+    [("position_closed_form", "laplacian_noise"), ("span_closed_form", "gaussian_noise")],
+)
 def test_more_noise_leaves_less_of_every_trial(psnr, attack, law):
     scores = [psnr("quick_digits_b", attack, f"{law},scale={s}") for s in (0.001, 0.01, 0.1)]
     assert all(one > two > three for one, two, three in zip(*scores, strict=True))

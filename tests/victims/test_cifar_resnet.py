@@ -83,7 +83,12 @@ def test_trained_weights_fit_one_number_of_channels_and_classes(make_victim, tmp
 
 @pytest.mark.skipif(MIRROR is None, reason="GRADLEAK_DATA names no mirror")
 @pytest.mark.parametrize(
-    ("name", "accuracy"), [("resnet20", 0.916), ("resnet32", 0.928), ("resnet56", 0.927)]
+    ("name", "accuracy"),
+    [
+        ("resnet20", 0.916),
+        pytest.param("resnet32", 0.928, marks=pytest.mark.slow),
+        pytest.param("resnet56", 0.927, marks=pytest.mark.slow),
+    ],
 )
 def test_trained_network_is_as_good_as_published(make_victim, name, accuracy):
     mirror = Path(MIRROR)

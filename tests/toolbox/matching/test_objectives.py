@@ -182,8 +182,9 @@ def victims(make_victim):
     return cache(lambda kind: make_victim(**VICTIMS[kind]))
 
 
-@pytest.mark.parametrize("dtype", CLOSE, ids=str)
-@pytest.mark.parametrize("batch", [1, 4])
+@pytest.mark.parametrize(
+    ("batch", "dtype"), [(1, torch.float64), (4, torch.float64), (4, torch.float32)], ids=str
+)
 @pytest.mark.parametrize("kind", VICTIMS)
 def test_losses_and_derivatives_agree_with_autograd(victims, kind, batch, dtype):
     case = Case(victims(kind), batch, dtype)
