@@ -12,9 +12,7 @@ from benchmark.errors import ProtocolError
 from benchmark.protocol import Protocol, VisionProtocol
 from benchmark.running.bars import bar
 from benchmark.tracks import VisionSetting
-from benchmark.victims import ImageVictim, Stage
-
-_AT_ONCE = 100  # images whose labels are told in one pass
+from benchmark.victims import ImageVictim, Stage, accuracy
 
 
 def train(
@@ -43,9 +41,10 @@ def train(
         had = stage.file.is_file()
         if not had:
             _make(stage, public, mirror, device, f"{protocol.name} x seed {seed}")
-        right = _accuracy(ImageVictim.of(setting.round(seed).victim), setting.data)
-        accuracy = f"test accuracy {right:.1%} of {len(setting.data.labels)} images"
-        yield f"seed {seed}: {accuracy}: {stage.file}{', already there' if had else ''}"
+        victim = ImageVictim.of(setting.round(seed).victim)
+        right = accuracy(victim, setting.data.images, setting.data.labels)
+        told = f"test accuracy {right:.1%} of {len(setting.data.labels)} images"
+        yield f"seed {seed}: {told}: {stage.file}{', already there' if had else ''}"
 
 
 def _make(
@@ -60,13 +59,3 @@ def _make(
 
         stage.fit(victim, public.images, public.labels, after_step)
     stage.save(victim)
-
-
-@torch.inference_mode()
-def _accuracy(victim: ImageVictim, data: ImageSet) -> float:
-    """Return the share of a split's images whose label a victim tells."""
-    right = 0
-    for rows in torch.split(torch.arange(len(data.labels)), _AT_ONCE):
-        told = victim(data.images[rows].to(victim.device)).argmax(1).cpu()
-        right += int((told == data.labels[rows]).sum())
-    return right / len(data.labels)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
 import torch
 
-from benchmark.errors import BenchmarkError, DataUnavailable
+from benchmark.errors import DataUnavailable
 from benchmark.protocol import VisionProtocol
 from benchmark.registry import Submission
 from benchmark.toolbox.inverter import Inverter, InverterShape
 from benchmark.versions import TOOLBOX
-from benchmark.victims.pretrained import cache_folder
+from benchmark.victims.pretrained import cache_folder, keep
 
 
 @dataclass(frozen=True)
@@ -71,26 +70,21 @@ class InverterStage:
         Raises:
             BenchmarkError: the cache cannot be written.
         """
-        partial = self.file.with_name(f"{self.file.name}.{os.getpid()}.partial")
-        try:
-            partial.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                save_inverter(inverter, partial)
-                partial.replace(self.file)
-            finally:
-                partial.unlink(missing_ok=True)
-        except OSError as error:
-            raise BenchmarkError(f"{self.file}: cannot be written: {error.strerror}") from error
+        keep(self.file, _packed(inverter))
 
 
 def save_inverter(inverter: Inverter, path: Path) -> None:
     """Write an inverter: its shape and its tensors."""
-    from safetensors.torch import save_file
+    path.write_bytes(_packed(inverter))
+
+
+def _packed(inverter: Inverter) -> bytes:
+    from safetensors.torch import save
 
     shape = inverter.shape
     said = {**asdict(shape), "entries": list(shape.entries.items())}  # in their order
     tensors = {name: each.cpu().contiguous() for name, each in inverter.state_dict().items()}
-    save_file(tensors, path, metadata={"inverter": json.dumps(said)})
+    return save(tensors, metadata={"inverter": json.dumps(said)})
 
 
 def load_inverter(path: Path) -> Inverter:

@@ -15,9 +15,6 @@ from benchmark.contract import Batch, Defense, ImageBatch, Update, Victim
 from benchmark.federation import Client, fedsgd
 from benchmark.protocol import Training
 from benchmark.seeds import PUBLIC, generator
-from benchmark.victims import ImageVictim
-
-_AT_ONCE = 256  # images whose labels are told in one pass
 
 
 @dataclass(frozen=True)
@@ -104,16 +101,6 @@ def train(
             sent += keyed.wire_bytes(updates[-1]) if number == 0 else 0
         _step(held, updates, speed, rate, training.momentum)
     return Trained(keyed.client_view(held), time.perf_counter() - began, sent)
-
-
-def accuracy(model: Victim, data: Images) -> float:
-    """Return the share of images whose label the model tells."""
-    victim, right = ImageVictim.of(model), 0
-    with torch.inference_mode():
-        for rows in torch.split(torch.arange(len(data)), _AT_ONCE):
-            found = victim(data.images[rows].to(victim.device)).argmax(1).cpu()
-            right += int((found == data.labels[rows]).sum())
-    return right / len(data)
 
 
 def shares(labels: Tensor, training: Training, seed: int, name: str) -> list[Tensor]:

@@ -22,8 +22,8 @@ from benchmark.running.provenance import provenance
 from benchmark.seeds import PUBLIC, generator
 from benchmark.tracks import image_spec
 from benchmark.utility.diagnostics import diagnose
-from benchmark.utility.federated import Images, Trained, accuracy, train
-from benchmark.victims import ImageVictim, build
+from benchmark.utility.federated import Images, Trained, train
+from benchmark.victims import ImageVictim, accuracy, build
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Bench:
         return Price(
             **self._named(submission, seed, place),
             rate=rate,
-            accuracy=accuracy(trained.model, self._private),
+            accuracy=_judged(trained, self._private),
             diagnostics=self._diagnosed(trained, seed),
             seconds=trained.seconds,
             sent=trained.sent,
@@ -140,7 +140,7 @@ class Bench:
         order = torch.randperm(len(self._public), generator=draws)
         cut = round(self.protocol.training.held_out * len(order))
         rest, judged = self._public.select(order[cut:]), self._public.select(order[:cut])
-        return accuracy(self._train(submission, rest, seed, rate).model, judged)
+        return _judged(self._train(submission, rest, seed, rate), judged)
 
     def _diagnosed(self, trained: Trained, seed: int) -> dict[str, float]:
         """Return what a trained victim makes of shuffled images, where a shuffler is stated."""
@@ -174,6 +174,10 @@ class Bench:
             "description": dict(submission.build().describe()),
             "provenance": place,
         }
+
+
+def _judged(trained: Trained, data: Images) -> float:
+    return accuracy(ImageVictim.of(trained.model), data.images, data.labels)
 
 
 def _shuffler(protocol: UtilityProtocol, registry: Registry) -> Defense | None:

@@ -13,7 +13,7 @@ from benchmark.victims.spec import (
     Initialisation,
     Jigsaw,
 )
-from benchmark.victims.training import Stage
+from benchmark.victims.training import Stage, accuracy
 from benchmark.victims.victim import ImageVictim
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "TextSettings",
     "TextSpec",
     "TextVictim",
+    "accuracy",
     "build",
     "images_from_patches",
     "layer_inputs",

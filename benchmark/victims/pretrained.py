@@ -6,7 +6,7 @@ import os
 import shlex
 from pathlib import Path
 
-from benchmark.errors import DataUnavailable
+from benchmark.errors import BenchmarkError, DataUnavailable
 
 
 def timm_file(name: str, mirror: Path | None) -> Path:
@@ -64,6 +64,24 @@ def cache_folder() -> Path:
     if named := os.environ.get("GRADLEAK_CACHE"):
         return Path(named)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gradleak"
+
+
+def keep(file: Path, whole: bytes) -> None:
+    """Write a file of the cache; a reader, or a kill, finds the whole of it or none.
+
+    Raises:
+        BenchmarkError: it cannot be written.
+    """
+    partial = file.with_name(f"{file.name}.{os.getpid()}.partial")
+    try:
+        partial.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            partial.write_bytes(whole)
+            partial.replace(file)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise BenchmarkError(f"{file}: cannot be written: {error.strerror}") from error
 
 
 def _in_mirror(file_name: str, mirror: Path | None) -> tuple[Path | None, str]:

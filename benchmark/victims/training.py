@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -19,9 +18,11 @@ from torch import Tensor
 from benchmark.contract import ImageBatch
 from benchmark.errors import BenchmarkError, DataUnavailable
 from benchmark.victims.checkpoint import replace_weights
-from benchmark.victims.pretrained import cache_folder
+from benchmark.victims.pretrained import cache_folder, keep
 from benchmark.victims.spec import ImageSettings, ImageSpec
 from benchmark.victims.victim import ImageVictim
+
+_AT_ONCE = 256  # images whose labels are told in one pass
 
 
 class ImageSource(Protocol):
@@ -174,16 +175,17 @@ class Stage:
 
         network = victim.network.state_dict()
         whole = save({name: tensor.cpu().contiguous() for name, tensor in network.items()})
-        partial = self.file.with_name(f"{self.file.name}.{os.getpid()}.partial")
-        try:
-            partial.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                partial.write_bytes(whole)
-                partial.replace(self.file)
-            finally:
-                partial.unlink(missing_ok=True)
-        except OSError as error:
-            raise BenchmarkError(f"{self.file}: cannot be written: {error.strerror}") from error
+        keep(self.file, whole)
+
+
+def accuracy(victim: ImageVictim, images: ImageSource, labels: Tensor) -> float:
+    """Return the share of images whose label (N,) a victim tells."""
+    right = 0
+    with torch.inference_mode():
+        for rows in torch.split(torch.arange(len(labels)), _AT_ONCE):
+            told = victim(images[rows].to(victim.device)).argmax(1).cpu()
+            right += int((told == labels[rows]).sum())
+    return right / len(labels)
 
 
 def _batches(images: int, size: int, draws: torch.Generator) -> Iterator[Tensor]:

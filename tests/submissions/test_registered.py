@@ -24,7 +24,7 @@ SEARCHES = str(Path(__file__).with_name("searches.yaml"))
 TEXT = "quick_pydoc_transformer3"
 BATCH = str(Path(__file__).with_name("batch.yaml"))
 TRAINED = str(Path(__file__).with_name("trained.yaml"))
-SMALL = {"a": str(Path(__file__).with_name("defended.yaml")), "b": SEARCHES}
+SMALL = {name: str(Path(__file__).with_name(f"defended_{name}.yaml")) for name in "ab"}
 
 
 def label(submission):
