@@ -116,10 +116,16 @@ class Bench:
     def price(self, submission: Submission, seed: int, rate: float, place: Provenance) -> Price:
         """Train with a defense on, and judge on the private split.
 
+        A server sees that its weights are no numbers any more: such a training is done again at
+        the next lower rate, as long as there is one.
+
         Raises:
             NotApplicable: the defense does not fit the victim.
         """
         trained = self._train(submission, self._public, seed, rate)
+        lower = [each for each in self.protocol.training.rates if each < rate]
+        if trained.diverged and lower:
+            return self.price(submission, seed, max(lower), place)
         return Price(
             **self._named(submission, seed, place),
             rate=rate,

@@ -73,6 +73,15 @@ def test_the_rate_is_chosen_over_all_seeds_even_where_one_is_measured(order, mon
     assert {p.rate for p in Prices(order().results).found.values()} == {1e-9}
 
 
+def test_a_training_that_diverges_is_done_again_at_the_next_lower_rate(order, monkeypatch):
+    monkeypatch.setattr(Bench, "_held_out", lambda self, submission, seed, rate: rate)
+    steep = {**TINY["training"], "rounds": 30, "rates": [1e-9, 0.03, 1e30]}
+    run(order(training=steep, defenses=["none"], seeds=[0]))
+    (price,) = Prices(order().results).found.values()
+    assert price.rate == 0.03
+    assert price.accuracy > 0.2
+
+
 def test_what_a_trained_victim_makes_of_shuffled_images_stands_in_the_price(order):
     wide = {**TINY["victim"], "patch": 2}
     run(order(defenses=["none"], seeds=[0], shuffled_by="mjp,gamma=0.5", victim=wide))
