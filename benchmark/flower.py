@@ -50,9 +50,7 @@ def defense_mod(defense: str, model: Victim, *, rate: float, steps: int = 1) -> 
     for hook in _NEEDS_MORE:
         if getattr(type(built), hook) is not getattr(Defense, hook):
             raise PluginError(f"{submission.label} acts in {hook}; a Flower mod sees updates alone")
-
-    if importlib.util.find_spec("flwr") is None:
-        raise BenchmarkError("Flower is not installed: pip install 'gradleak[flower]'")
+    needs_flower()
 
     def mod(
         msg: Message, context: Context, call_next: Callable[[Message, Context], Message]
@@ -61,11 +59,11 @@ def defense_mod(defense: str, model: Victim, *, rate: float, steps: int = 1) -> 
 
         if msg.metadata.message_type != MessageType.TRAIN:
             return call_next(msg, context)
-        held = dict(_arrays(msg)[1].to_torch_state_dict())
+        held = dict(weights_in(msg)[1].to_torch_state_dict())
         reply = call_next(msg, context)
         if reply.has_error():
             return reply
-        name, record = _arrays(reply)
+        name, record = weights_in(reply)
         moved = record.to_torch_state_dict()
         draws = Key(secrets.token_bytes(32)).draws("update")
         told = defended(built, model, held, moved, rate * steps, draws)
@@ -73,6 +71,12 @@ def defense_mod(defense: str, model: Victim, *, rate: float, steps: int = 1) -> 
         return reply
 
     return mod
+
+
+def needs_flower() -> None:
+    """Raise BenchmarkError where the extra is not installed."""
+    if importlib.util.find_spec("flwr") is None:
+        raise BenchmarkError("Flower is not installed: pip install 'gradleak[flower]'")
 
 
 def defended(
@@ -101,8 +105,12 @@ def defended(
     return dict(moved) | told
 
 
-def _arrays(msg: Message) -> tuple[str, ArrayRecord]:
-    """Return the one record of weights with its name; beside it, another would pass undefended."""
+def weights_in(msg: Message) -> tuple[str, ArrayRecord]:
+    """Return the one record of weights of a message, with its name.
+
+    Raises:
+        PluginError: there is another beside it, which would pass undefended.
+    """
     records = list(msg.content.array_records.items())
     if len(records) != 1:
         raise PluginError(f"a message holds {len(records)} ArrayRecords; wanted the weights alone")

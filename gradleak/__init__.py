@@ -22,6 +22,7 @@ from benchmark.api import (
 )
 from benchmark.errors import BenchmarkError
 from gradleak.auditing import audit
+from gradleak.guarding import Guard, LeakError, guard
 from gradleak.report import Finding, Report
 
 __version__ = version("gradleak")
@@ -32,7 +33,9 @@ __all__ = [
     "BenchmarkError",
     "Defense",
     "Finding",
+    "Guard",
     "ImageAnatomy",
+    "LeakError",
     "MaliciousAttack",
     "NotApplicable",
     "Observation",
@@ -43,5 +46,6 @@ __all__ = [
     "Victim",
     "__version__",
     "audit",
+    "guard",
     "load_results",
 ]

@@ -15,6 +15,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.linalg import vector_norm
 
 from benchmark.contract import Batch, ImageBatch, Observation, Reconstruction, TextBatch
 from benchmark.errors import NotApplicable
@@ -108,8 +109,9 @@ def distance(seen: Observation, batch: Batch) -> float:
     """Return how far a batch's own update is from the one sent, over its norm."""
     client = Client(local=seen.knowledge.local)
     made = client.update(seen.model, batch, fedsgd, generator(0, "audit", "order"))
-    off = sum(float((made[n].double() - each).square().sum()) for n, each in seen.update.items())
-    return math.sqrt(off) / max(seen.update.norm(), 1e-30)
+    apart = (made[name] - each for name, each in seen.update.items())
+    norms = [float(vector_norm(each, dtype=torch.float64)) for each in apart]
+    return math.hypot(*norms) / max(seen.update.norm(), 1e-30)
 
 
 def _batch(seen: Observation, answer: Reconstruction) -> Batch | None:

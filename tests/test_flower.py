@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from benchmark.errors import PluginError
-from benchmark.flower import _arrays, defended, defense_mod
+from benchmark.flower import defended, defense_mod, weights_in
 from benchmark.registry import Registry
 
 RATE = 0.5
@@ -67,7 +67,7 @@ def test_second_record_beside_the_weights_is_refused_since_no_defense_would_see_
     records = {"arrays": {}, "moments": {}}
     message = SimpleNamespace(content=SimpleNamespace(array_records=records))
     with pytest.raises(PluginError, match="a message holds 2 ArrayRecords; wanted the weights"):
-        _arrays(message)
+        weights_in(message)
 
 
 @pytest.mark.slow

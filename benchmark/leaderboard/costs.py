@@ -63,8 +63,9 @@ class Costs:
         setting = (
             f"{prose(self.protocol.description)} {training.rounds} rounds; the rate of the server "
             f"is the one of {len(training.rates)} that does best, over all seeds, on a held-out "
-            f"{training.held_out:.0%} of the public split, for each defense its own, or the next lower one where that diverges. "
-            "Accuracy is that of the private split, mean ± standard deviation over seeds."
+            f"{training.held_out:.0%} of the public split, for each defense its own, or the next "
+            "lower one where that diverges. Accuracy is that of the private split, mean ± standard "
+            "deviation over seeds."
         )
         if self.protocol.shuffled_by is not None:
             setting += (
