@@ -50,11 +50,6 @@ class Trained:
     seconds: float
     sent: int
 
-    @property
-    def diverged(self) -> bool:
-        """Whether a weight is no finite number any more."""
-        return not all(each.isfinite().all() for each in self.model.weights().values())
-
 
 def train(
     victim: Victim,

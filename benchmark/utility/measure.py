@@ -116,15 +116,15 @@ class Bench:
     def price(self, submission: Submission, seed: int, rate: float, place: Provenance) -> Price:
         """Train with a defense on, and judge on the private split.
 
-        A server sees that its weights are no numbers any more: such a training is done again at
-        the next lower rate, as long as there is one.
+        A victim that tells no more labels of what it was trained on than their commonest alone
+        has diverged: that training is done again at the next lower rate, while there is one.
 
         Raises:
             NotApplicable: the defense does not fit the victim.
         """
         trained = self._train(submission, self._public, seed, rate)
         lower = [each for each in self.protocol.training.rates if each < rate]
-        if trained.diverged and lower:
+        if lower and _judged(trained, self._public) <= self._commonest:
             return self.price(submission, seed, max(lower), place)
         return Price(
             **self._named(submission, seed, place),
@@ -134,6 +134,11 @@ class Bench:
             seconds=trained.seconds,
             sent=trained.sent,
         )
+
+    @property
+    def _commonest(self) -> float:
+        """The share of public images that have the commonest label."""
+        return int(self._public.labels.bincount().max()) / len(self._public)
 
     def misfit(self, submission: Submission, seed: int, reason: str, place: Provenance) -> Price:
         """Return what stands where a defense does not fit the victim."""
