@@ -73,10 +73,40 @@ def test_unknown_module_declines_by_a_reason():
         gradleak.audit(torch.nn.Linear(2, 2), {})
 
 
-def test_vit_whose_first_block_reads_something_else_declines(timm_vit):
-    timm_vit.norm_pre = torch.nn.LayerNorm(192)
-    with pytest.raises(gradleak.NotApplicable, match="does not read patches plus positions"):
+def test_vit_with_a_norm_before_its_blocks_is_read_by_positions_alone(timm_vit, image):
+    timm_vit.norm_pre = torch.nn.LayerNorm(192)  # as CLIP has it
+    timm_vit.patch_embed.proj.bias = None
+    cross_entropy(timm_vit((image - 0.5) / 0.5), LABEL).backward()
+    chosen = {"attacks": ["position_closed_form,defaults", "span_closed_form,defaults"]}
+    report = gradleak.audit(timm_vit, timm_vit, truth=image, labels=3, **chosen)
+    exact, declined = report.findings
+    assert exact.verdict == "exact"
+    assert declined.reason == "the patch projection patch_embed.proj has no bias; wanted one"
+
+
+def test_positions_that_are_not_added_as_they_are_decline(timm_vit):
+    timm_vit._pos_embed = lambda x: x + 2 * timm_vit.pos_embed[:, 1:]
+    with pytest.raises(gradleak.NotApplicable, match="the first block reads 16 tokens of 16 patches and 17 positions"):
         gradleak.audit(timm_vit, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("swin_tiny_patch4_window7_224", "SwinTransformer has relative positions, inside"),
+        ("beit_base_patch16_224", "Beit has relative positions, inside its attention"),
+        ("vit_small_patch16_dinov3", "Eva has rotary positions, inside its attention"),
+        ("convnext_tiny", "ConvNeXt has no table of positions"),
+        ("mobilevit_s", "begins with a convolution of 3 px every 2 px"),
+    ],
+)
+def test_family_that_does_not_fit_says_what_it_has(name, said):
+    import timm
+
+    with torch.device("meta"):
+        network = timm.create_model(name)
+    with pytest.raises(gradleak.NotApplicable, match=said):
+        gradleak.audit(network, {})
 
 
 @pytest.mark.parametrize(
