@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from pydantic import NonNegativeFloat
 from torch import Tensor
 
 from benchmark.api import (
@@ -66,6 +67,8 @@ class DecepticonPublished(MaliciousAttack):
 
     measure: Literal["public_text", "random_tokens"] = "public_text"
     """What shows mean and spread of the measurement."""
+    noise: NonNegativeFloat = 0.0
+    """On each row of the measurement, in sizes of its entries, against inspection of ranks."""
 
     @property
     def needs(self) -> frozenset[Grant]:
@@ -79,7 +82,7 @@ class DecepticonPublished(MaliciousAttack):
         else:
             vocabulary = TextVictim.of(model).anatomy.vocabulary
             sample = torch.randint(vocabulary, (_SEQUENCES, length), generator=generator)
-        imprint(model, sample, generator)
+        imprint(model, sample, generator, self.noise)
         return model
 
     def applies(self, seen: Observation) -> None:

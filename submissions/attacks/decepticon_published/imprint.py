@@ -20,13 +20,14 @@ _MAGNIFIED = 1e6  # of the measurement before a GELU, appendix E.2 without a num
 _TOGETHER = 8  # sequences measured at a time, for memory
 
 
-def imprint(model: Victim, sample: Tensor, generator: torch.Generator) -> None:
+def imprint(model: Victim, sample: Tensor, generator: torch.Generator, noise: float = 0.0) -> None:
     """Rewrite a language victim's parameters in place.
 
     Args:
         model: a language victim.
         sample: (sequences, length) int64, whose measurements place the bins.
         generator: draws the measurement, and BERT's table of tokens.
+        noise: on each row of the measurement, in sizes of its entries.
 
     Raises:
         NotApplicable: the model is no language victim, or too small.
@@ -39,7 +40,7 @@ def imprint(model: Victim, sample: Tensor, generator: torch.Generator) -> None:
         _mark(parts, layout, known, size)
         if parts.masked:
             _mix_last(parts, known)
-        _measure(model, parts, layout, sample, generator)
+        _measure(model, parts, layout, sample, noise, generator)
 
 
 def _disable(parts: TextAnatomy, known: Mapping[str, Tensor]) -> None:
@@ -97,7 +98,12 @@ def _mix_last(parts: TextAnatomy, known: Mapping[str, Tensor]) -> None:
 
 
 def _measure(
-    model: Victim, parts: TextAnatomy, layout: Layout, sample: Tensor, generator: torch.Generator
+    model: Victim,
+    parts: TextAnatomy,
+    layout: Layout,
+    sample: Tensor,
+    noise: float,
+    generator: torch.Generator,
 ) -> None:
     """Give every first MLP layer the same measurement and ascending edges of equal mass (eq. 3)."""
     known, blocks = weights(model), parts.blocks[: measuring(parts)]
@@ -114,7 +120,11 @@ def _measure(
     edges = (float(found.mean()) + float(found.std()) * torch.special.ndtri(shares)).float()
     for block, here in zip(blocks, torch.split(edges, rows), strict=True):
         assert block.first.bias is not None
-        block.first.weight.of(known).copy_(magnified * direction.expand(len(here), -1))
+        weight = block.first.weight.of(known)
+        weight.copy_(direction.expand(len(here), -1))
+        if noise:
+            weight.add_(noise * torch.randn(weight.shape, generator=generator))
+        weight.mul_(magnified)
         block.first.bias.of(known).copy_(-magnified * here)
     for block in parts.blocks:
         block.second.weight.of(known)[-1] = layout.flow / magnified

@@ -58,9 +58,14 @@ def test_a_tied_table_is_read_by_its_norms():
     assert set(found.tolist()) <= set(tokens.flatten().tolist())
 
 
-def test_the_largest_are_kept_where_more_are_found_than_there_are_places():
+def test_the_largest_are_taken_where_more_are_found_than_there_are_places():
     bias = -torch.arange(1.0, 11.0)
     assert by_decoder_bias(bias, torch.zeros(10, 1), 3).tolist() == [7, 8, 9]
+
+
+def test_one_that_is_found_crowds_out_no_repetition_where_there_are_too_many():
+    bias = -torch.tensor([0.1, 0.1, 0.1, 2.0, 1.0])
+    assert by_decoder_bias(bias, torch.zeros(5, 1), 3).tolist() == [3, 3, 4]
 
 
 def test_nothing_stands_out_of_zeros():
