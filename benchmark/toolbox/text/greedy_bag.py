@@ -8,7 +8,10 @@ printed algorithms:
   al.: the smallest, made smaller still, would be taken every time.
 - Algorithm 2 takes rows of the embedding below zero; it is read as rows that are not zero.
 - Where more tokens are found than there are places, for 1.5 deviations let pass one absent row in
-  fifteen, none is counted for being found: the largest left is taken from the first place on.
+  fifteen, none is counted for being found: the largest left is taken from the first place on. The
+  paper says nothing of it. The other reading, the largest once each, leaves repetitions out: on
+  three trials of WikiText, 1 x 32, `decepticon_published` then read 0.74 of GPT-2's tokens for
+  0.98 by this one, and 0.56 of BERT's for 0.28, whose labels are larger than what it reads.
 """
 
 from __future__ import annotations
