@@ -33,11 +33,15 @@ class Document:
     def fit(self, settings: type[_Settings]) -> _Settings:
         """Return the content as settings: a pydantic model, or a dataclass, with a `name`.
 
+        What validates it is told the file's folder, as `beside`: relative paths stand there.
+
         Raises:
             ProtocolError: it does not fit, or the name is not the file's own.
         """
         try:
-            fitted = TypeAdapter(settings).validate_python(self.content)
+            fitted = TypeAdapter(settings).validate_python(
+                self.content, context={"beside": self.path.parent}
+            )
         except ValidationError as error:
             raise self._first(error) from error
         except ProtocolError as error:

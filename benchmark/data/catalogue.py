@@ -132,12 +132,12 @@ def entry(name: str) -> Entry:
     return CATALOGUE[name]
 
 
-def known(name: str, kind: Kind, split: str) -> Entry:
+def known(name: str | Entry, kind: Kind, split: str) -> Entry:
     """Return the entry of a set of this kind; ProtocolError where kind or split is not had."""
-    found = entry(name)
+    found = name if isinstance(name, Entry) else entry(name)
     if found.kind != kind:
         names = ", ".join(other.name for other in CATALOGUE.values() if other.kind == kind)
-        raise ProtocolError(f"data set {name!r} holds {found.kind}; {kind} sets are {names}")
+        raise ProtocolError(f"data set {found.name!r} holds {found.kind}; {kind} sets are {names}")
     if split not in ("train", "test"):
-        raise ProtocolError(f"data set {name!r} has no split {split!r}; wanted train or test")
+        raise ProtocolError(f"data set {found.name!r} has no split {split!r}; wanted train or test")
     return found

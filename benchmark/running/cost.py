@@ -16,7 +16,6 @@ from typing import Any, Literal
 from tabulate import tabulate
 
 from benchmark.cell import Cell
-from benchmark.data import entry
 from benchmark.errors import ProtocolError
 from benchmark.protocol import Protocol, TextProtocol, VisionProtocol
 from benchmark.records import Record, file_of, known
@@ -199,7 +198,7 @@ def _forward(protocol: Protocol) -> float | None:
             length = protocol.data.length
             return items / length * operations(_text(protocol.victim, length), length)
         assert isinstance(protocol, VisionProtocol)
-        classes = len(entry(protocol.data.name).class_names)
+        classes = len(protocol.data.entry.class_names)
         return float(items * operations(_images(protocol.victim, protocol.data.size, classes)))
     except ProtocolError:
         return None
