@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import yaml
 from tabulate import tabulate
 
 from benchmark.data.catalogue import CATALOGUE
-from benchmark.errors import BenchmarkError
+from benchmark.errors import BenchmarkError, unknown
 from benchmark.metrics import METRICS
 from benchmark.protocol import load_protocol, protocol_files, protocols_of, suite_files
 from benchmark.registry import Kind, Registry
@@ -32,7 +33,7 @@ def listing(kind: str, plugins: tuple[Path, ...]) -> str:
         "metrics": _metrics,
     }
     if kind not in kinds:
-        raise BenchmarkError(f"no list of {kind!r}; wanted {', '.join(kinds)}")
+        raise BenchmarkError(unknown("list of", kind, kinds))
     headers, rows = kinds[kind]()
     return tabulate(rows, headers, tablefmt="simple", disable_numparse=True)
 
@@ -61,7 +62,11 @@ def shown(name: str, plugins: tuple[Path, ...]) -> str:
         fields = ("name", "unit", "better", "description")
         found.append({"kind": "metric", **{field: getattr(metric, field) for field in fields}})
     if not found:
-        raise BenchmarkError(f"nothing is called {name!r}; see gradleak list")
+        named = [*CATALOGUE, *METRICS, *protocol_files(), *suite_files()]
+        named += [name for kind in kinds for name in registry.names(kind)]
+        near = difflib.get_close_matches(name, named, n=3)
+        meant = f"did you mean {' or '.join(near)}?" if near else "see gradleak list"
+        raise BenchmarkError(f"nothing is called {name!r}; {meant}")
     return yaml.safe_dump_all(found, sort_keys=False, allow_unicode=True, width=100).strip()
 
 

@@ -23,7 +23,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from benchmark.contract import Attack, Defense, Grant, MaliciousAttack, Server
-from benchmark.errors import PluginError
+from benchmark.errors import PluginError, unknown
 from benchmark.identity import OWN, ROOT, fingerprint, inherited, sources
 
 Scalar = bool | int | float | str | None
@@ -241,7 +241,7 @@ class Registry:
         """
         name, *given = label.split(",")
         if (kind, name) not in self._found:
-            raise PluginError(f"no {kind} {name!r}; known: {', '.join(self.names(kind))}")
+            raise PluginError(unknown(kind, name, self.names(kind)))
         manifest, folder = self._found[kind, name]
         if not given:
             return [Submission(manifest, folder, tuple(v.items())) for v in manifest.variants]

@@ -23,6 +23,8 @@ LAYERS = (
         "tunings",
         "prices",
         "flower",
+        "outputs",
+        "new_command",
     ),
     ("cell", "published"),
     ("running", "leaderboard", "conformance"),

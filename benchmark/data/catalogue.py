@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, PlainValidator
 
 from benchmark.documents import read_document
-from benchmark.errors import ProtocolError
+from benchmark.errors import ProtocolError, unknown
 
 SETS = Path(__file__).parent / "sets"
 Kind = Literal["image", "text"]
@@ -128,7 +128,7 @@ CATALOGUE = Catalogue()
 def entry(name: str) -> Entry:
     """Return a data set's entry; ProtocolError where none has this name."""
     if name not in CATALOGUE:
-        raise ProtocolError(f"data set {name!r} is unknown; known are {', '.join(CATALOGUE)}")
+        raise ProtocolError(unknown("data set", name, CATALOGUE))
     return CATALOGUE[name]
 
 

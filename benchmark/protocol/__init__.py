@@ -1,15 +1,12 @@
 from benchmark.protocol.files import (
-    PROTOCOLS,
     SuitePart,
     load_protocol,
     load_suite,
     load_utility,
-    protocol_files,
     protocols_of,
     read_suites,
-    suite_files,
-    utility_files,
 )
+from benchmark.protocol.places import PROTOCOLS, protocol_files, suite_files, utility_files
 from benchmark.protocol.settings import (
     Curve,
     FederationSettings,
