@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -376,7 +377,8 @@ def list_(
     """List what there is of a kind."""
     from benchmark.listing import listing
 
-    print(listing(kind, tuple(plugins or ())))
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    print(listing(kind, tuple(plugins or ()), width))
 
 
 @app.command()

@@ -26,7 +26,7 @@ def protocol(
     from benchmark.protocol.new import write
 
     path = write(name, folder, text)
-    print(f"wrote {path}\nnext: gradleak run {path}")
+    print(f"wrote {path}\nnext: gradleak run {path} --defense none")
 
 
 @new_app.callback()

@@ -55,7 +55,7 @@ def _count(protocol: Protocol) -> None:
     if isinstance(found, OwnSet) and protocol.data.hub is None:
         read = found.read("test")
         size = len(read[0]) if found.kind == "text" else len(read.labels)
-    if size is None or getattr(found, "crops", ()):
+    if size is None or found.crops:
         return  # the copy's, or crops of pictures
     each = federation.users if found.kind == "text" else federation.examples
     if protocol.trials * each > size:

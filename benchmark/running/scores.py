@@ -14,6 +14,7 @@ from benchmark.records import Record
 MOST = 3
 """Protocols whose tables a terminal holds; the board tells of more."""
 _NAMED = 3  # attacks that a line names
+_REASONS = 8  # why attacks did not fit, that a run names
 
 
 def scores(protocols: Sequence[Protocol], found: Iterable[Record], width: int) -> Iterator[str]:
@@ -39,7 +40,8 @@ def _of(protocol: Protocol, records: Sequence[Record], width: int) -> Iterator[s
         if record.trial is not None:
             row = cells.setdefault((record.control, record.attack), {})
             row.setdefault(record.defense, []).append(record)
-    defenses = list(dict.fromkeys(record.defense for record in records))
+    found = dict.fromkeys(record.defense for record in records)
+    defenses = sorted(found, key=lambda name: name != "none")  # first, which the others compare to
     fits = len(defenses)
     while cells:
         rows = [
@@ -73,7 +75,10 @@ def _without(records: Sequence[Record]) -> Iterator[str]:
     for record in records:
         if record.status == "not_applicable":
             why.setdefault(record.reason or "no reason given", set()).add(record.attack)
-    for reason, attacks in why.items():
+    most_first = sorted(why.items(), key=lambda item: -len(item[1]))
+    for reason, attacks in most_first[:_REASONS]:
         named = sorted(attacks)
         more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
         yield f"n/a: {', '.join(named[:_NAMED])}{more}: {reason}"
+    if len(why) > _REASONS:
+        yield f"n/a: {len(why) - _REASONS} more reasons, which the board has"
