@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,11 +12,13 @@ import typer
 
 from benchmark.audit_command import audit
 from benchmark.errors import BenchmarkError
+from benchmark.new_command import new_app
 from benchmark.options import (
     SELECTS,
     Device,
     Key,
     Mirror,
+    OwnResults,
     Plugins,
     Results,
     Seeds,
@@ -23,14 +26,14 @@ from benchmark.options import (
     mirror,
     numbers,
 )
+from benchmark.outputs import board_of, results_of
 
 UsageError: Any = typer.BadParameter.__mro__[1]  # typer brings its own click, unexported
 
 app = typer.Typer(
     name="gradleak",
-    help="Benchmark and leaderboard for gradient inversion on transformers.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -40,7 +43,26 @@ data_app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(data_app, name="data")
+app.add_typer(new_app, name="new")
 app.command()(audit)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        print(f"gradleak {version('gradleak')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _gradleak(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Benchmark and leaderboard for gradient inversion on transformers."""
 
 
 @app.command()
@@ -58,9 +80,13 @@ def run(
     ] = None,
     seeds: Seeds = None,
     device: Device = "auto",
-    results: Results = Path("results"),
+    results: OwnResults = None,
     data: Mirror = None,
     plugins: Plugins = None,
+    protocols: Annotated[
+        Path | None,
+        typer.Option(help="A folder of your own protocols and suites.", metavar="DIR"),
+    ] = None,
     isolate: Annotated[
         bool, typer.Option("--isolate", help="Run every attack in a child process.")
     ] = False,
@@ -69,12 +95,19 @@ def run(
         bool,
         typer.Option("--plan", help="Only say what is due and its cost; run and write nothing."),
     ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="With --plan: by defense and seed too.")
+    ] = False,
     smoke: Annotated[
         bool,
         typer.Option("--smoke", help="Only try one small trial of each cell; write nothing."),
     ] = False,
 ) -> None:
-    """Run every attack against every defense of a suite or protocol; finish what is missing."""
+    """Run every attack against every defense of a suite or protocol; finish what is missing.
+
+    A protocol may be a YAML file of your own. Its records, and those of a --plugins folder, go to
+    a folder own-results beside it, where --results names no other.
+    """
     from benchmark.running.start import Order, carry_out, try_out
 
     order = Order(
@@ -84,15 +117,16 @@ def run(
         trials=count(trials),
         seeds=numbers(seeds),
         device=device,
-        results=results,
+        results=results_of(results, (suite,), plugins, protocols),
         mirror=mirror(data),
         plugins=tuple(plugins or ()),
         isolate=isolate,
         key=key,
+        protocols=protocols,
     )
     if plan and smoke:
         raise BenchmarkError("--plan and --smoke together: wanted one of them")
-    raise typer.Exit(try_out(order) if smoke else carry_out(order, only_plan=plan))
+    raise typer.Exit(try_out(order) if smoke else carry_out(order, only_plan=plan, verbose=verbose))
 
 
 @app.command()
@@ -115,7 +149,7 @@ def verify(
         Path | None,
         typer.Option(help="Compare with these records in place of running.", metavar="DIR"),
     ] = None,
-    results: Results = Path("results"),
+    results: OwnResults = None,
     data: Mirror = None,
     device: Device = "auto",
     plugins: Plugins = None,
@@ -130,7 +164,7 @@ def verify(
         changed=changed,
         hours=hours,
         against=against,
-        results=results,
+        results=results_of(results, (suite or "",), plugins),
         mirror=mirror(data),
         device=device,
         plugins=tuple(plugins or ()),
@@ -182,7 +216,7 @@ def tune(
         bool, typer.Option("--plan", help="Only say what is due; run and write nothing.")
     ] = False,
     device: Device = "auto",
-    results: Results = Path("results"),
+    results: OwnResults = None,
     data: Mirror = None,
 ) -> None:
     """Tune the rates of searches on public batches, by their own objectives; finish what is due."""
@@ -194,9 +228,10 @@ def tune(
 
     parts = [part for name in suite for part in load_suite(name)]
     place = device_named(device)
+    into = results_of(results, suite)
     if not plan:
-        check_writable(results)
-    tuner = Tuner(results, trials, plan, mirror(data), place, provenance(place))
+        check_writable(into)
+    tuner = Tuner(into, trials, plan, mirror(data), place, provenance(place))
     for line in tuner.tune(parts, attack or ()):
         print(line, flush=True)
 
@@ -250,9 +285,10 @@ def export(
 @app.command()
 def leaderboard(
     results: Results = Path("results"),
-    output: Annotated[Path, typer.Option(help="The board.", metavar="FILE")] = Path(
-        "leaderboard.md"
-    ),
+    output: Annotated[
+        Path | None,
+        typer.Option(help="The board; else leaderboard.md, or beside DIR.", metavar="FILE"),
+    ] = None,
 ) -> None:
     """Write the leaderboard from the records alone."""
     from benchmark.attestations import Attestations, Standing
@@ -262,9 +298,10 @@ def leaderboard(
 
     protocols = [load_protocol(name) for name in protocol_files() if (results / name).is_dir()]
     standing = Standing(Attestations(results), Registry(), protocols)
-    for line in write_board(results, output, standing.count):
+    board = board_of(output, results)
+    for line in write_board(results, board, standing.count):
         _warn(line)
-    print(f"wrote {output}")
+    print(f"wrote {board}")
 
 
 @app.command()
@@ -340,7 +377,8 @@ def list_(
     """List what there is of a kind."""
     from benchmark.listing import listing
 
-    print(listing(kind, tuple(plugins or ())))
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    print(listing(kind, tuple(plugins or ()), width))
 
 
 @app.command()

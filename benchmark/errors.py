@@ -1,5 +1,18 @@
 """Every error a user can meet, each one line: what came, what was wanted, where."""
 
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """Return that nothing has a name, and what was meant, or else all that there is."""
+    names = sorted(known)
+    if near := difflib.get_close_matches(name, names, n=3):
+        return f"no {kind} {name!r}; did you mean {' or '.join(near)}?"
+    return f"no {kind} {name!r}; known: {', '.join(names)}"
+
 
 class BenchmarkError(Exception):
     """Bad input or a bad place; the command line prints its text and exits with code 2."""

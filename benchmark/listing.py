@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import difflib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +11,22 @@ import yaml
 from tabulate import tabulate
 
 from benchmark.data.catalogue import CATALOGUE
-from benchmark.errors import BenchmarkError
+from benchmark.documents import read_document
+from benchmark.errors import BenchmarkError, unknown
 from benchmark.metrics import METRICS
-from benchmark.protocol import load_protocol, protocol_files, protocols_of, suite_files
+from benchmark.protocol.places import protocol_files, suite_files
 from benchmark.registry import Kind, Registry
 
 Rows = tuple[list[str], list[list[object]]]
 
 
-def listing(kind: str, plugins: tuple[Path, ...]) -> str:
+def listing(kind: str, plugins: tuple[Path, ...], width: int | None = None) -> str:
     """Return a table of all there is of a kind.
+
+    Args:
+        kind: of what is listed.
+        plugins: folders of more submissions.
+        width: in characters, to which the longest columns are cut; None is any.
 
     Raises:
         BenchmarkError: no such kind.
@@ -32,8 +39,10 @@ def listing(kind: str, plugins: tuple[Path, ...]) -> str:
         "metrics": _metrics,
     }
     if kind not in kinds:
-        raise BenchmarkError(f"no list of {kind!r}; wanted {', '.join(kinds)}")
+        raise BenchmarkError(unknown("list of", kind, kinds))
     headers, rows = kinds[kind]()
+    if width is not None:
+        rows = _fitted(headers, rows, width)
     return tabulate(rows, headers, tablefmt="simple", disable_numparse=True)
 
 
@@ -43,6 +52,8 @@ def shown(name: str, plugins: tuple[Path, ...]) -> str:
     Raises:
         BenchmarkError: nothing has that name.
     """
+    from benchmark.protocol import load_protocol, protocols_of
+
     found: list[dict[str, Any]] = []
     registry = Registry(plugins)
     kinds: tuple[Kind, Kind] = ("attack", "defense")
@@ -61,7 +72,11 @@ def shown(name: str, plugins: tuple[Path, ...]) -> str:
         fields = ("name", "unit", "better", "description")
         found.append({"kind": "metric", **{field: getattr(metric, field) for field in fields}})
     if not found:
-        raise BenchmarkError(f"nothing is called {name!r}; see gradleak list")
+        named = [*CATALOGUE, *METRICS, *protocol_files(), *suite_files()]
+        named += [name for kind in kinds for name in registry.names(kind)]
+        near = difflib.get_close_matches(name, named, n=3)
+        meant = f"did you mean {' or '.join(near)}?" if near else "see gradleak list"
+        raise BenchmarkError(f"nothing is called {name!r}; {meant}")
     return yaml.safe_dump_all(found, sort_keys=False, allow_unicode=True, width=100).strip()
 
 
@@ -78,13 +93,40 @@ def _submissions(kind: Kind, plugins: tuple[Path, ...]) -> Rows:
 
 def _protocols() -> Rows:
     rows: list[list[object]] = []
-    held = {suite: protocols_of(suite) for suite in suite_files()}
-    for name in protocol_files():
-        p = load_protocol(name)
+    said = {suite: read_document(path).content for suite, path in suite_files().items()}
+    held = {suite: _held(suite, said) for suite in said}
+    for name, path in protocol_files().items():
+        p = read_document(path).content  # not fitted to the schema, which takes torch and seconds
         suites = [suite for suite, names in held.items() if name in names]
-        size = f"{p.trials} x {len(p.seeds)}"
-        rows.append([name, p.title, p.data.name, p.victim.architecture, size, ", ".join(suites)])
+        size = f"{p['trials']} x {len(p['seeds'])}"
+        data, victim = p["data"]["name"], p["victim"]["architecture"]
+        rows.append([name, p["title"], data, victim, size, ", ".join(suites)])
     return ["protocol", "title", "data", "victim", "trials x seeds", "suites"], rows
+
+
+def _held(suite: str, said: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    """Return the names of a suite's protocols, those of its suites too."""
+    inner = (_held(each, said) for each in said[suite].get("suites", ()))
+    return {*said[suite].get("protocols", ())}.union(*inner)
+
+
+def _fitted(headers: list[str], rows: list[list[object]], width: int) -> list[list[object]]:
+    """Return rows whose longest columns, other than the first, are cut to fit a width."""
+    headers = [f"{header}  " for header in headers]  # which tabulate adds
+    columns = zip(headers, *rows, strict=True)
+    longest = [max(len(str(cell)) for cell in column) for column in columns]
+    least = [longest[0], *map(len, headers[1:])]
+    while sum(longest) + 2 * (len(longest) - 1) > width:  # two spaces between columns
+        room = [wide - small for wide, small in zip(longest, least, strict=True)]
+        able = [place for place, left in enumerate(room) if left > 0]
+        if not able:
+            break
+        longest[max(able, key=longest.__getitem__)] -= 1
+    return [[_cut(str(c), most) for c, most in zip(row, longest, strict=True)] for row in rows]
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _data() -> Rows:

@@ -13,6 +13,13 @@ from benchmark.errors import BenchmarkError
 SELECTS = ", with all its variants, or NAME,key=value, or NAME,defaults; may be repeated."
 
 Results = Annotated[Path, typer.Option(help="Folder of the records.", metavar="DIR")]
+OwnResults = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder of the records; else `results`, or own-results beside what is your own.",
+        metavar="DIR",
+    ),
+]
 Plugins = Annotated[
     list[Path] | None,
     typer.Option(help="Another folder of submissions; its attacks run isolated.", metavar="DIR"),

@@ -22,8 +22,8 @@ from typing import Any, Literal, get_type_hints
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from benchmark.contract import Attack, Defense, Grant, MaliciousAttack, Server
-from benchmark.errors import PluginError
+from benchmark.contract.grants import Grant, Server
+from benchmark.errors import PluginError, unknown
 from benchmark.identity import OWN, ROOT, fingerprint, inherited, sources
 
 Scalar = bool | int | float | str | None
@@ -126,6 +126,8 @@ class Submission:
         """
         if TUNED in self.arguments:
             raise PluginError(f"{self.label}: a rate is tuned in a protocol: wanted gradleak run")
+        from benchmark.contract import Attack, Defense, MaliciousAttack  # torch, not to list them
+
         module_name, class_name = self.manifest.entry.split(":")
         where = self.folder / f"{module_name}.py"
         module = self._module(module_name, where)
@@ -241,7 +243,7 @@ class Registry:
         """
         name, *given = label.split(",")
         if (kind, name) not in self._found:
-            raise PluginError(f"no {kind} {name!r}; known: {', '.join(self.names(kind))}")
+            raise PluginError(unknown(kind, name, self.names(kind)))
         manifest, folder = self._found[kind, name]
         if not given:
             return [Submission(manifest, folder, tuple(v.items())) for v in manifest.variants]

@@ -6,6 +6,7 @@ import os
 import struct
 import subprocess
 import sys
+from importlib.metadata import version
 
 import numpy as np
 import pandas as pd
@@ -72,8 +73,9 @@ def test_plugin_that_exits_on_import_is_refused(plugin, tiny, gradleak, results)
         (["--seeds", "one,2"], ["--seeds 'one,2': wanted whole numbers such as 0,1,2"]),
         (["--seeds", ""], ["--seeds ''"]),
         (["--device", "tpu"], ["--device 'tpu': wanted auto, cpu or cuda"]),
+        (["--attack", "dlgg"], ["no attack 'dlgg'; did you mean dlg or "]),
         (["--attack", "nonesuch"], ["no attack 'nonesuch'; known: adaptive_matching, "]),
-        (["--defense", "nonesuch"], ["no defense 'nonesuch'; known: censor, "]),
+        (["--defense", "nonesuch"], ["no defense 'nonesuch'; did you mean none?"]),
         (["--defense", "gaussian_noise,size=1"], ["unexpected keyword argument 'size'"]),
         (
             ["--defense", "gaussian_noise,scale=-1"],
@@ -133,6 +135,70 @@ def test_unknown_command_ends_in_one_line(gradleak):
     assert (ended.code, ended.err.count("\n")) == (2, 1)
 
 
+def test_near_names_are_suggested(gradleak):
+    for words, said in (
+        (("run", "quik"), "no suite or protocol 'quik'; did you mean quick?"),
+        (("list", "attack"), "no list of 'attack'; did you mean attacks"),
+        (("show", "dlgg"), "nothing is called 'dlgg'; did you mean dlg"),
+        (("verfy",), "Did you mean 'verify'?"),
+    ):
+        ended = gradleak(*words)
+        assert (ended.code, ended.err.count("\n")) == (2, 1)
+        assert said in ended.err
+
+
+def test_version_and_help_are_told(gradleak):
+    assert gradleak("--version").out == f"gradleak {version('gradleak')}\n"
+    assert "Commands:" in gradleak("-h").out
+    assert "--protocols" in gradleak("run", "-h").out
+
+
+def test_shell_completes_commands():
+    asked = {"_GRADLEAK_COMPLETE": "complete_bash", "COMP_WORDS": "gradleak lead"}
+    script = "import sys; from benchmark.cli import main; sys.argv = ['gradleak']; main()"
+    told = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, **asked, "COMP_CWORD": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout.split() == ["leaderboard"]
+
+
+@pytest.mark.parametrize("words", [("list", "attacks"), ("list", "protocols")], ids=str)
+def test_listing_imports_no_torch(words):
+    """Torch takes a second or more, all of what a listing may take."""
+    script = f"""
+import sys
+from benchmark.cli import main
+sys.argv = ["gradleak", *{words!r}]
+try:
+    main()
+finally:
+    print("torch" in sys.modules, file=sys.stderr)
+"""
+    told = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert told.stderr == "False\n"
+    assert len(told.stdout.splitlines()) > 20
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"victim": {"architecture": "april_c"}}, "tiny: no victim 'april_c'; known: "),
+        ({"data": {"name": "digits", "size": 9}}, "must tile"),
+        ({"trials": 798}, "tiny: 798 trials of 1 images wanted, digits has 797"),
+        ({"victim": {"architecture": "cifar/resnet20", "width": 3}}, "takes no width"),
+    ],
+    ids=str,
+)
+def test_plan_refuses_what_could_not_run(run, tiny, results, changes, said):
+    without(run("--plan", suite=tiny(**changes)), results, said)
+
+
 def test_plan_says_what_is_due_and_writes_nothing(run, results):
     ended = run("--plan", attacks=OURS)
     assert (ended.code, ended.err) == (0, "")
@@ -142,6 +208,8 @@ def test_plan_says_what_is_due_and_writes_nothing(run, results):
     before = {path: path.stat().st_mtime_ns for path in results.rglob("*")}
     table = run("--plan", attacks=OURS).out.splitlines()
     assert "3 due with 7 trials" in table[0]
+    assert ["tiny", "random", "1"] in [line.split() for line in table]
+    table = run("--plan", "--verbose", attacks=OURS).out.splitlines()
     assert ["tiny", "none", "random", "0", "1"] in [line.split() for line in table]
     assert {path: path.stat().st_mtime_ns for path in results.rglob("*")} == before
 

@@ -23,6 +23,8 @@ LAYERS = (
         "tunings",
         "prices",
         "flower",
+        "outputs",
+        "new_command",
     ),
     ("cell", "published"),
     ("running", "leaderboard", "conformance"),
@@ -35,6 +37,7 @@ NAMED = {  # what the board must know: the floor of every score, and the column 
     ("stats.py", "prior_only"),
     ("cli.py", "none"),
     ("running/tune.py", "none"),
+    ("running/scores.py", "none"),
     ("leaderboard/section.py", "none"),
     ("leaderboard/picture.py", "none"),  # matplotlib's, of fonts and of faces
     ("leaderboard/studies.py", "none"),

@@ -23,6 +23,14 @@ def test_list_has_a_row_for_each(kind):
     assert [row.split()[0] for row in rows] == NAMES[kind]
 
 
+@pytest.mark.parametrize("kind", NAMES)
+def test_list_fits_a_width_and_keeps_its_names(kind):
+    lines = listing(kind, (), 100).splitlines()
+    assert [row.split()[0] for row in lines[2:]] == NAMES[kind]
+    assert max(map(len, lines)) <= 100
+    assert any("…" in line for line in lines) == (listing(kind, ()) != listing(kind, (), 100))
+
+
 def test_list_and_show_know_plugins(plugin):
     folder = plugin("mine", "return grey(seen)", title="My own", variants=[{"level": 0.25}])
     rows = [row.split()[:3] for row in listing("attacks", (folder,)).splitlines()]

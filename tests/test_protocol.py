@@ -116,7 +116,7 @@ def test_suite_of_one_is_a_protocol_by_name_or_path(tiny):
         ),
         ("threat: {grants: [truth]}", "{path}: a protocol cannot grant truth"),
         ("threat: {grants: [labels, weather]}", "{line}: threat.grants.1: "),
-        ("data: {name: cats, size: 8}", "{path}: data set 'cats'"),
+        ("data: {name: cats, size: 8}", "{path}: no data set 'cats'"),
         ("metrics: [psnr, beauty]", "{path}: metric 'beauty' is unknown; known: psnr,"),
         ("primary: ssim", "the primary metric ssim is not among the metrics"),
         ("seeds: [1, 2, 1]", "a seed stands twice"),

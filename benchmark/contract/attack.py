@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 
 import torch
 
-from benchmark.contract.types import Grant, Knowledge, Observation, Reconstruction, Stack
+from benchmark.contract.grants import Grant
+from benchmark.contract.types import Knowledge, Observation, Reconstruction, Stack
 from benchmark.contract.victim import Victim
 
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from benchmark.contract.grants import CONTROL_GRANTS, Grant, Server
 from benchmark.contract.types import (
-    CONTROL_GRANTS,
     Budget,
     DataStatistics,
-    Grant,
     Knowledge,
     LocalTraining,
     Observation,
@@ -21,8 +20,6 @@ from benchmark.contract.types import (
 )
 from benchmark.contract.victim import Victim
 from benchmark.errors import ProtocolError
-
-Server = Literal["honest_but_curious", "malicious"]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, overload
@@ -12,27 +11,9 @@ from typing import Any, overload
 import torch
 from torch import Tensor, nn
 
+from benchmark.contract.grants import Grant
 from benchmark.contract.victim import Victim
 from benchmark.errors import WithheldError
-
-
-class Grant(StrEnum):
-    """The closed list of facts a threat model may grant to an attack."""
-
-    BATCH_SIZE = "batch_size"
-    LABELS = "labels"
-    DATA_STATISTICS = "data_statistics"
-    PUBLIC_NETWORK = "public_network"  # an image prior that the attacker owns
-    TRAINED_INVERTER = "trained_inverter"  # from updates to images, of public data
-    PIXEL_LEVELS = "pixel_levels"  # how many there are: 256 where images are of 8 bits
-    LENGTH = "length"  # tokens of a sequence
-    PUBLIC_TEXT = "public_text"  # tokens of the public split
-    CLIENT_KEYS = "client_keys"  # what clients share behind a defense, told by one that colludes
-    TRUTH = "truth"  # controls only: the oracle
-    OTHER_UPDATE = "other_update"  # controls only: the wrong update
-
-
-CONTROL_GRANTS = frozenset({Grant.TRUTH, Grant.OTHER_UPDATE})
 
 
 class Update(Mapping[str, Tensor]):

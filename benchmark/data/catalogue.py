@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, PlainValidator
 
 from benchmark.documents import read_document
-from benchmark.errors import ProtocolError
+from benchmark.errors import ProtocolError, unknown
 
 SETS = Path(__file__).parent / "sets"
 Kind = Literal["image", "text"]
@@ -128,16 +128,16 @@ CATALOGUE = Catalogue()
 def entry(name: str) -> Entry:
     """Return a data set's entry; ProtocolError where none has this name."""
     if name not in CATALOGUE:
-        raise ProtocolError(f"data set {name!r} is unknown; known are {', '.join(CATALOGUE)}")
+        raise ProtocolError(unknown("data set", name, CATALOGUE))
     return CATALOGUE[name]
 
 
-def known(name: str, kind: Kind, split: str) -> Entry:
+def known(name: str | Entry, kind: Kind, split: str) -> Entry:
     """Return the entry of a set of this kind; ProtocolError where kind or split is not had."""
-    found = entry(name)
+    found = name if isinstance(name, Entry) else entry(name)
     if found.kind != kind:
         names = ", ".join(other.name for other in CATALOGUE.values() if other.kind == kind)
-        raise ProtocolError(f"data set {name!r} holds {found.kind}; {kind} sets are {names}")
+        raise ProtocolError(f"data set {found.name!r} holds {found.kind}; {kind} sets are {names}")
     if split not in ("train", "test"):
-        raise ProtocolError(f"data set {name!r} has no split {split!r}; wanted train or test")
+        raise ProtocolError(f"data set {found.name!r} has no split {split!r}; wanted train or test")
     return found

@@ -30,6 +30,11 @@ def no_download() -> Iterator[None]:
         _FORBIDDEN.reset(token)
 
 
+def downloads_forbidden() -> bool:
+    """Tell whether nothing may be downloaded now."""
+    return _FORBIDDEN.get()
+
+
 def read_hub(found: Entry, split: str, mirror: Path | None) -> Pictures:
     """Return a split from the hub's file; DataUnavailable where it cannot be had."""
     return read_parquet(found, split, hub_file(found, split, mirror))
@@ -94,7 +99,7 @@ def _fetch(found: Entry, split: str) -> Path:
             repository, file, repo_type="dataset", revision=revision, local_files_only=True
         )
         return Path(cached)
-    if _FORBIDDEN.get():
+    if downloads_forbidden():
         raise unavailable(found, split, "not in its cache")
     try:
         # One knock first: without a network the download itself retries for a minute.

@@ -28,6 +28,7 @@ from benchmark.data.mirror import (
     read_ms_celeb_1m,
     read_orl_faces,
 )
+from benchmark.data.own import OwnSet
 from benchmark.data.pictures import Pictures
 from benchmark.data.places import check_digest, mirror_folder
 from benchmark.errors import DataUnavailable, ProtocolError
@@ -81,7 +82,7 @@ class ImageSet:
         return DataStatistics(mean_image=self.images.mean(0), mean=mean, std=std)
 
 
-def load_images(name: str, split: Split, size: int, mirror: Path | None = None) -> ImageSet:
+def load_images(name: str | Entry, split: Split, size: int, mirror: Path | None = None) -> ImageSet:
     """Return a split with images of size x size pixels, kept for the next call.
 
     Pictures of another native side are resized (bilinear, antialiased); crops of photographs are
@@ -89,7 +90,7 @@ def load_images(name: str, split: Split, size: int, mirror: Path | None = None) 
     more than 256 MiB of images is resized when indexed, like those that are decoded then.
 
     Args:
-        name: in the catalogue.
+        name: in the catalogue; or the entry of a set that is in none.
         split: `train` or `test`.
         size: side in pixels.
         mirror: folder of local copies; else the environment's GRADLEAK_DATA.
@@ -102,7 +103,9 @@ def load_images(name: str, split: Split, size: int, mirror: Path | None = None) 
     found = known(name, "image", split)
     if size < 1 or (found.crops and size not in found.crops):
         wanted = " or ".join(map(str, found.crops)) or "at least 1"
-        raise ProtocolError(f"data set {name!r} cannot be had at {size} pixels; wanted {wanted}")
+        raise ProtocolError(
+            f"data set {found.name!r} cannot be had at {size} pixels; wanted {wanted}"
+        )
     return _load(found, split, size, mirror_folder(mirror))
 
 
@@ -137,8 +140,10 @@ def _resized(pixels: NDArray[Any], size: int, rows: NDArray[np.int64]) -> Tensor
     return images.clamp_(0, 1)
 
 
-def _read(found: Entry, split: str, mirror: Path | None) -> Pictures | Encoded:
+def _read(found: Entry, split: Split, mirror: Path | None) -> Pictures | Encoded:
     """Return the pictures from the first tier that has them."""
+    if isinstance(found, OwnSet):
+        return found.read(split)
     missing: list[DataUnavailable] = []
     for read in READERS[found.name]:
         try:

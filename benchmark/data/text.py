@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from benchmark.data.catalogue import Entry, Split, known
+from benchmark.data.own import OwnSet
 from benchmark.data.places import check_digest, mirror_folder
 from benchmark.data.text_readers import READERS
 from benchmark.errors import ProtocolError
@@ -29,11 +30,11 @@ class TextSet:
     users: dict[str, str]
 
 
-def load_text(name: str, split: Split, mirror: Path | None = None) -> TextSet:
+def load_text(name: str | Entry, split: Split, mirror: Path | None = None) -> TextSet:
     """Return a split by user, kept in memory for the next call.
 
     Args:
-        name: in the catalogue.
+        name: in the catalogue; or the entry of a set that is in none.
         split: `train` or `test`.
         mirror: folder of local copies; else the environment's GRADLEAK_DATA.
 
@@ -43,14 +44,17 @@ def load_text(name: str, split: Split, mirror: Path | None = None) -> TextSet:
         BenchmarkError: the content is not what the catalogue says.
     """
     found = known(name, "text", split)
-    if name not in READERS:
-        raise ProtocolError(f"data set {name!r} holds tokens and no text; wanted load_tokens")
+    if not isinstance(found, OwnSet) and found.name not in READERS:
+        raise ProtocolError(f"data set {found.name!r} holds tokens and no text; wanted load_tokens")
     return _load(found, split, mirror_folder(mirror))
 
 
 @lru_cache(maxsize=16)
 def _load(found: Entry, split: Split, mirror: Path | None) -> TextSet:
-    users, origin = READERS[found.name](found, split, mirror)
+    if isinstance(found, OwnSet):
+        users, origin = found.read(split)
+    else:
+        users, origin = READERS[found.name](found, split, mirror)
     content = "".join(f"{user}\0{text}\0" for user, text in users.items())
     digest = hashlib.sha256(content.encode()).hexdigest()
     # The help topics come with Python, and change with it.

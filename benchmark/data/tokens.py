@@ -41,12 +41,12 @@ class TokenSet:
 
 
 def load_tokens(
-    name: str, split: Split, tokenizer: Tokenizer, mirror: Path | None = None
+    name: str | Entry, split: Split, tokenizer: Tokenizer, mirror: Path | None = None
 ) -> TokenSet:
     """Return a split by user, kept in memory for the next call.
 
     Args:
-        name: in the catalogue.
+        name: in the catalogue; or the entry of a set that is in none.
         split: `train` or `test`.
         tokenizer: of `load_tokenizer`.
         mirror: folder of local copies; else the environment's GRADLEAK_DATA.
@@ -64,7 +64,7 @@ def _load(found: Entry, split: Split, tokenizer: Tokenizer, mirror: Path | None)
     if found.name == "random_tokens":
         users = _draw(found, split, tokenizer)
     else:
-        text = load_text(found.name, split, mirror).users
+        text = load_text(found, split, mirror).users
         users = {
             user: torch.tensor(tokenizer.encode(said), dtype=torch.int64)
             for user, said in text.items()

@@ -14,6 +14,8 @@ from benchmark.leaderboard.markdown import prose
 from benchmark.metrics import METRICS, Metric
 from benchmark.stats import Scale
 
+OWN_KEYS = ("folder", "text", "hub")
+"""Of a protocol's data, where they are not the catalogue's."""
 _USUAL = {"users": 1, "rounds": 1, "secure_aggregation": False, "mode": "train"}
 """What goes without saying."""
 
@@ -74,6 +76,14 @@ class Frozen:
     def title(self) -> str:
         """Title as plain text, or the name of a protocol without one."""
         return " ".join(str(self.content.get("title") or "").split()) or self.name
+
+    @property
+    def own_data(self) -> str | None:
+        """Where the data are from, if the protocol brought them itself; None of the catalogue's."""
+        data = self.content.get("data")
+        if not isinstance(data, dict):
+            return None
+        return next((str(data[key]) for key in OWN_KEYS if data.get(key) is not None), None)
 
     @property
     def heading(self) -> str:

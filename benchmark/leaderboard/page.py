@@ -82,6 +82,8 @@ def _named(text: Path, section: Section) -> str:
 def notes(section: Section) -> list[str]:
     """Return what a reader must know before the numbers."""
     found = []
+    if (own := section.frozen.own_data) is not None:
+        found.append(f"Own data, {prose(own)}: nobody without them can make these numbers again.")
     if section.stale:
         found.append(
             f"{section.stale} record(s) were made by another version of this protocol than "

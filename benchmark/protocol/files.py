@@ -2,39 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
 from benchmark.documents import Document, read_document
-from benchmark.errors import ProtocolError
+from benchmark.errors import ProtocolError, unknown
+from benchmark.protocol.places import is_file, protocol_files, suite_files, utility_files
 from benchmark.protocol.settings import Protocol, Suite, TextProtocol, VisionProtocol
 from benchmark.protocol.utility import UtilityProtocol
 
-PROTOCOLS = Path(__file__).resolve().parent.parent.parent / "protocols"
 _TRACKS: dict[str, type[Protocol]] = {"vision": VisionProtocol, "text": TextProtocol}
 
-_APART = {"grids", "suites", "utility"}  # folders whose files are no protocols of attacks
-
 _Settings = TypeVar("_Settings", Protocol, Suite, UtilityProtocol)
-
-
-def protocol_files(folder: Path = PROTOCOLS) -> dict[str, Path]:
-    """Return every protocol's file by the protocol's name."""
-    paths = (path for path in folder.rglob("*.yaml") if path.parent.name not in _APART)
-    return _files(paths)
-
-
-def suite_files(folder: Path = PROTOCOLS) -> dict[str, Path]:
-    """Return every suite's file by the suite's name."""
-    return _files(folder.rglob("suites/*.yaml"))
-
-
-def utility_files(folder: Path = PROTOCOLS) -> dict[str, Path]:
-    """Return every utility protocol's file by the protocol's name."""
-    return _files(folder.rglob("utility/*.yaml"))
 
 
 def load_utility(name_or_path: str) -> UtilityProtocol:
@@ -42,13 +24,17 @@ def load_utility(name_or_path: str) -> UtilityProtocol:
     return _load(_find(name_or_path, utility_files(), "utility protocol"), UtilityProtocol)
 
 
-def load_protocol(name_or_path: str) -> Protocol:
+def load_protocol(name_or_path: str, folder: Path | None = None) -> Protocol:
     """Load a protocol by its name, or by the path of a YAML file.
+
+    Args:
+        name_or_path: of it.
+        folder: of more protocols, beside the repository's.
 
     Raises:
         ProtocolError: no such protocol, or a file that does not fit the schema.
     """
-    path = _find(name_or_path, protocol_files(), "protocol")
+    path = _find(name_or_path, _more(protocol_files(), folder, protocol_files), "protocol")
     return _load(path, Protocol)
 
 
@@ -63,14 +49,18 @@ class SuitePart:
     leave_out: tuple[str, ...] = ()
 
 
-def load_suite(name_or_path: str) -> list[SuitePart]:
+def load_suite(name_or_path: str, folder: Path | None = None) -> list[SuitePart]:
     """Load a suite, part by part, or the one protocol of that name or path.
+
+    Args:
+        name_or_path: of it.
+        folder: of more protocols and suites, beside the repository's.
 
     Raises:
         ProtocolError: no such suite or protocol, a suite within itself, or a file that does not
             fit the schema.
     """
-    return list(_parts(name_or_path, ()))
+    return list(_parts(name_or_path, (), folder))
 
 
 @cache
@@ -84,8 +74,9 @@ def protocols_of(suite: str) -> list[str]:
     return [protocol.name for part in load_suite(suite) for protocol in part.protocols]
 
 
-def _parts(name: str, outer: tuple[str, ...]) -> Iterator[SuitePart]:
-    suites, protocols = suite_files(), protocol_files()
+def _parts(name: str, outer: tuple[str, ...], folder: Path | None) -> Iterator[SuitePart]:
+    suites = _more(suite_files(), folder, suite_files)
+    protocols = _more(protocol_files(), folder, protocol_files)
     if name not in suites:
         path = _find(name, {**suites, **protocols}, "suite or protocol")
         yield SuitePart((_load(path, Protocol),))
@@ -94,29 +85,34 @@ def _parts(name: str, outer: tuple[str, ...]) -> Iterator[SuitePart]:
         raise ProtocolError(f"{suites[name]}: the suite {name} is within itself")
     suite = _load(suites[name], Suite)
     if suite.protocols:
-        own = tuple(load_protocol(one) for one in suite.protocols)
+        own = tuple(load_protocol(one, folder) for one in suite.protocols)
         yield SuitePart(own, suite.attacks, suite.defenses, suite.trials, suite.leave_out)
     for inner in suite.suites:
         if inner not in suites:
-            raise ProtocolError(f"{suites[name]}: no suite {inner!r}; known: {', '.join(suites)}")
-        yield from _parts(inner, (*outer, name))
-
-
-def _files(paths: Iterable[Path]) -> dict[str, Path]:
-    files: dict[str, Path] = {}
-    for path in sorted(paths):
-        if path.stem in files:
-            raise ProtocolError(f"{path}: the name {path.stem} is taken by {files[path.stem]}")
-        files[path.stem] = path
-    return files
+            raise ProtocolError(f"{suites[name]}: {unknown('suite', inner, suites)}")
+        yield from _parts(inner, (*outer, name), folder)
 
 
 def _find(name_or_path: str, files: dict[str, Path], kind: str) -> Path:
     if name_or_path in files:
         return files[name_or_path]
-    if name_or_path.endswith((".yaml", ".yml")):
+    if is_file(name_or_path):
         return Path(name_or_path)
-    raise ProtocolError(f"no {kind} {name_or_path!r}; known: {', '.join(sorted(files))}")
+    raise ProtocolError(unknown(kind, name_or_path, files))
+
+
+def _more(
+    files: dict[str, Path], folder: Path | None, find: Callable[[Path], dict[str, Path]]
+) -> dict[str, Path]:
+    """Return the files with those of another folder, of which none has a name that is taken."""
+    if folder is None:
+        return files
+    if not folder.is_dir():
+        raise ProtocolError(f"{folder}: no such folder; --protocols wants one of YAML files")
+    own = find(folder)
+    if taken := sorted(files.keys() & own.keys()):
+        raise ProtocolError(f"{own[taken[0]]}: the name {taken[0]} is taken by {files[taken[0]]}")
+    return files | own
 
 
 def _load(path: Path, settings: type[_Settings]) -> _Settings:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from benchmark.documents import Document, Keys, read_document
 from benchmark.errors import ProtocolError
-from benchmark.protocol.files import PROTOCOLS
+from benchmark.protocol.places import PROTOCOLS
 
 Fields = dict[str, str | int]
 Axes = dict[str, tuple[str, ...]]

@@ -10,9 +10,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from benchmark.contract import Budget, Grant, LocalTraining, Server, ThreatModel
-from benchmark.data.catalogue import entry
+from benchmark.data.own import OWN
 from benchmark.errors import ProtocolError
 from benchmark.metrics import IMAGE_METRICS, TEXT_METRICS, metric
+from benchmark.protocol.data import DataSettings, ImageDataSettings, TextDataSettings
 from benchmark.victims import ImageSettings, TextSettings
 
 _NAME = r"^[a-z0-9][a-z0-9_]*$"
@@ -20,32 +21,6 @@ _NAME = r"^[a-z0-9][a-z0-9_]*$"
 
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class DataSettings(_Frozen):
-    """Which data are attacked."""
-
-    name: str
-    """A data set of the catalogue."""
-    split: Literal["test"] = "test"
-    """Trials come from the private split alone; the public one gives the statistics."""
-
-
-class ImageDataSettings(DataSettings):
-    """Which images are attacked."""
-
-    size: int = Field(ge=4)
-    """Side in pixels that the victim sees."""
-    per_class: int | None = Field(default=None, ge=1)
-    """Most images of a class among all the trials of a seed; None is no limit."""
-
-
-class TextDataSettings(DataSettings):
-    """Which text is attacked."""
-
-    tokenizer: Literal["gpt2", "bert-base-uncased", "pydoc"]
-    length: int = Field(ge=2)
-    """Tokens of a sequence; nothing is padded."""
 
 
 class FederationSettings(_Frozen):
@@ -183,7 +158,7 @@ class Protocol(_Frozen):
 
     @model_validator(mode="after")
     def _names_exist(self) -> Protocol:
-        entry(self.data.name)
+        _ = self.data.entry
         for name in self.metrics:
             metric(name)
         if self.primary not in self.metrics:
@@ -203,12 +178,16 @@ class Protocol(_Frozen):
         """
         described = {"title", "description"}
         content = self.model_dump(mode="json", exclude=described, exclude_defaults=True)
+        content["data"] |= self.data.content  # what files hold, wherever they lie
         text = json.dumps({**content, "track": self.track}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def frozen(self) -> dict[str, Any]:
         """Return the protocol as plain data, with its digest, to keep beside its records."""
-        return {**self.model_dump(mode="json"), "digest": self.digest}
+        content = self.model_dump(mode="json")
+        if own := self.data.content:
+            content["data"]["content"] = own[self.data.own_key]
+        return {**content, "digest": self.digest}
 
 
 class VisionProtocol(Protocol):
@@ -239,9 +218,11 @@ class VisionProtocol(Protocol):
         trained_on, own = self.victim.trained_on, self.data.name
         if trained_on is None:
             return self
+        if own == OWN:
+            raise ValueError("victim: trained_on is of data sets of the catalogue, not of own data")
         if trained_on != own:
             raise ValueError(f"victim: trained_on {trained_on}: wanted {own}, the data's own")
-        if "train" not in entry(own).digest:
+        if "train" not in self.data.entry.digest:
             raise ValueError(f"victim: trained_on {own}: its content is the copy's, of no digest")
         return self
 

@@ -10,7 +10,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from benchmark.contract import Update
-from benchmark.data import entry
 from benchmark.errors import PluginError, RecordError
 from benchmark.identity import harness_version
 from benchmark.prices import Prices, present_key
@@ -176,7 +175,7 @@ def _victim(name: str, channels: int) -> ImageVictim:
         **settings.model_dump(include={"architecture", *SIZES}),
         channels=channels,
         size=protocol.data.size,
-        classes=len(entry(protocol.data.name).class_names),
+        classes=len(protocol.data.entry.class_names),
         mean=(0.0,) * channels,
         std=(1.0,) * channels,
     )

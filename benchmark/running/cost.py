@@ -16,7 +16,6 @@ from typing import Any, Literal
 from tabulate import tabulate
 
 from benchmark.cell import Cell
-from benchmark.data import entry
 from benchmark.errors import ProtocolError
 from benchmark.protocol import Protocol, TextProtocol, VisionProtocol
 from benchmark.records import Record, file_of, known
@@ -197,21 +196,21 @@ def _forward(protocol: Protocol) -> float | None:
     try:
         if isinstance(protocol, TextProtocol):
             length = protocol.data.length
-            return items / length * operations(_text(protocol.victim, length), length)
+            return items / length * operations(text_spec(protocol.victim, length), length)
         assert isinstance(protocol, VisionProtocol)
-        classes = len(entry(protocol.data.name).class_names)
-        return float(items * operations(_images(protocol.victim, protocol.data.size, classes)))
+        classes = len(protocol.data.entry.class_names)
+        return float(items * operations(image_spec(protocol.victim, protocol.data.size, classes)))
     except ProtocolError:
         return None
 
 
-def _text(victim: TextSettings, length: int) -> TextSpec:
+def text_spec(victim: TextSettings, length: int) -> TextSpec:
     """Return a victim of the vocabulary that it is published with."""
     most = max(length, victim.kind.positions)
     return TextSpec(**victim.model_dump(), vocabulary=victim.kind.vocabulary, length=most)
 
 
-def _images(victim: ImageSettings, size: int, classes: int) -> ImageSpec:
+def image_spec(victim: ImageSettings, size: int, classes: int) -> ImageSpec:
     """Return a victim of colour images."""
     sizes = victim.model_dump(include={"architecture", *SIZES})
     return ImageSpec(

@@ -50,7 +50,7 @@ def train_inverters(
     if not isinstance(protocol, VisionProtocol) or protocol.inverter is None:
         raise ProtocolError(f"{protocol.name} grants no trained_inverter; wanted the key inverter")
     setting = VisionSetting.load(protocol, mirror, device)
-    public = load_images(protocol.data.name, "train", protocol.data.size, mirror)
+    public = load_images(protocol.data.entry, "train", protocol.data.size, mirror)
     for seed in protocol.seeds if seeds is None else seeds:
         plain = setting.round(seed)
         for defense in defenses:

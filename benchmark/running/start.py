@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from benchmark.contract import Defense
 from benchmark.errors import BenchmarkError, DefenseError
 from benchmark.protocol import load_suite
 from benchmark.registry import Kind, Registry, Submission
+from benchmark.running.checks import check
 from benchmark.running.cost import costs, table
 from benchmark.running.inprocess import InProcess
 from benchmark.running.local import LocalRunner, Tally
@@ -26,10 +28,14 @@ from benchmark.running.plan import Group, Survey, distinct, groups, survey
 from benchmark.running.progress import Progress
 from benchmark.running.provenance import check_key, provenance, read_key
 from benchmark.running.sandbox import Sandbox
+from benchmark.running.scores import scores
 from benchmark.running.smoke import Smoked, failed, smoke
 from benchmark.running.smoke import table as outcomes
 from benchmark.tracks import load_setting
 from benchmark.tunings import resolve
+
+INTERRUPTED = 130
+"""Exit code of what a person interrupted, as shells have it."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +53,21 @@ class Order:
     plugins: tuple[Path, ...]
     isolate: bool
     key: Path | None = None
+    protocols: Path | None = None
+    """A folder of more protocols and suites."""
 
 
-def carry_out(order: Order, *, only_plan: bool) -> int:
+def carry_out(order: Order, *, only_plan: bool, verbose: bool = False) -> int:
     """Run an order and print what came of it; before it runs, what it would cost.
 
+    Args:
+        order: what to run.
+        only_plan: say what is due, and run nothing.
+        verbose: say it of every cell and seed.
+
     Returns:
-        The exit code: 2 where a submission failed on every trial it was given, else 0.
+        The exit code: 2 where a submission failed on every trial it was given, 130 where a person
+        interrupted it, else 0.
 
     Raises:
         BenchmarkError: anything in the order that does not fit; nothing is written then.
@@ -65,15 +79,16 @@ def carry_out(order: Order, *, only_plan: bool) -> int:
     for line in found.damaged:
         print(f"gradleak: {line}", file=sys.stderr)
     left = found.due
+    check(dict.fromkeys(cell.protocol for cell, _ in left))
     console = Console(file=sys.stdout, highlight=False)
     cells = sum(len(group.attacks) * len(group.seeds) for group in due)
     trials = sum(len(each) for _, each in left)
     line = f"{order.suite}: {cells} cells, {len(left)} due with {trials} trials"
-    console.print(line, markup=False, soft_wrap=True)
+    say(console, line)
     for line in _doubts(order, due, found):
-        console.print(line, markup=False, soft_wrap=True)
+        say(console, line)
     if only_plan:
-        _print_plan(left)
+        _print_plan(left, verbose=verbose)
     if left:
         cores = torch.get_num_threads()
         cost = costs(left, found.records, order.results, device=device.type, cores=cores)
@@ -82,6 +97,7 @@ def carry_out(order: Order, *, only_plan: bool) -> int:
         return 0
     records.check_writable(order.results)
     if not left:
+        say(console, f"nothing is due; next: {_next(order)}")
         return 0
     with ExitStack() as stack:
         worker_of = _workers(order, due, device, stack)
@@ -95,8 +111,29 @@ def carry_out(order: Order, *, only_plan: bool) -> int:
             progress=progress,
             key=key,
         )
-        tally = runner.run(due)
+        try:
+            tally = runner.run(due)
+        except KeyboardInterrupt:
+            print(
+                f"gradleak: interrupted: {runner.tally.records} records are kept in "
+                f"{order.results}; the same command goes on from there",
+                file=sys.stderr,
+            )
+            return INTERRUPTED
+    made = survey(due, order.results).current if tally.records else []
+    for line in scores(list(dict.fromkeys(g.protocol for g in due)), made, console.width):
+        say(console, line)
     return _report(tally, order, console)
+
+
+def say(console: Console, line: str) -> None:
+    """Print a line as it is, however long."""
+    console.print(line, markup=False, soft_wrap=True)
+
+
+def _next(order: Order) -> str:
+    """Return the command that makes a board of the records."""
+    return f"gradleak leaderboard --results {order.results}"
 
 
 def try_out(order: Order) -> int:
@@ -169,7 +206,7 @@ def workers(
 
 def _groups(order: Order) -> list[Group]:
     registry, made = Registry(order.plugins), []
-    for part in load_suite(order.suite):
+    for part in load_suite(order.suite, order.protocols):
         defenses = _selected(registry, "defense", order.defenses, part.defenses)
         attacks = _selected(registry, "attack", order.attacks, part.attacks)
         if not order.attacks:
@@ -222,26 +259,27 @@ def _doubts(order: Order, due: list[Group], found: Survey) -> Iterator[str]:
         )
 
 
-def _print_plan(left: list[tuple[Cell, list[int]]]) -> None:
-    rows = [
-        (cell.protocol.name, cell.defense.label, cell.attack.label, cell.seed, len(trials))
-        for cell, trials in left
-    ]
-    if rows:
-        print(tabulate(rows, ["protocol", "defense", "attack", "seed", "trials due"]), end="\n\n")
+def _print_plan(left: list[tuple[Cell, list[int]]], *, verbose: bool) -> None:
+    """Print the trials due by protocol and attack; if wanted, by defense and seed too."""
+    headers = ["protocol", *(["defense"] if verbose else []), "attack"]
+    headers += ["seed"] if verbose else []
+    totals: Counter[tuple[object, ...]] = Counter()
+    for cell, trials in left:
+        inner = (cell.defense.label, cell.attack.label, cell.seed)
+        totals[cell.protocol.name, *(inner if verbose else inner[1:2])] += len(trials)
+    if totals:
+        rows = [(*names, count) for names, count in totals.items()]
+        print(tabulate(rows, [*headers, "trials due"]), end="\n\n")
 
 
 def _report(tally: Tally, order: Order, console: Console) -> int:
-    def say(line: str) -> None:
-        console.print(line, markup=False, soft_wrap=True)
-
     for protocol, reason in tally.unavailable.items():
-        say(f"unavailable: {protocol}: {reason}")
+        say(console, f"unavailable: {protocol}: {reason}")
     for name, reasons in tally.failures.items():
-        say(f"failed: {name}: {len(reasons)} trials: {reasons[0]}")
-    say(f"{tally.records} records written to {order.results}")
+        say(console, f"failed: {name}: {len(reasons)} trials: {reasons[0]}")
+    say(console, f"{tally.records} records written to {order.results}")
     if tally.records:
-        say(f"next: gradleak leaderboard --results {order.results}")
+        say(console, f"next: {_next(order)}")
     never = {name: reason for name, reason in tally.blamed.items() if name not in tally.answered}
     for name, reason in never.items():
         line = f"gradleak: error: {name} failed on every trial it was given: {reason}"

@@ -48,8 +48,8 @@ class TextSetting(Setting):
         """
         chosen = protocol.data
         tokenizer = load_tokenizer(chosen.tokenizer, mirror)
-        data = load_tokens(chosen.name, chosen.split, tokenizer, mirror)
-        public = load_tokens(chosen.name, "train", tokenizer, mirror)
+        data = load_tokens(chosen.entry, chosen.split, tokenizer, mirror)
+        public = load_tokens(chosen.entry, "train", tokenizer, mirror)
         scorer = TextScorer(protocol.metrics, tokenizer.decode)
         text = _sequences(public, chosen.length)
         return cls(protocol, tokenizer, data, text, scorer, mirror, device)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmark.contract import DataStatistics, Grant, ImageBatch, Reconstruction, fault
-from benchmark.data import ImageSet, entry, find_weights, load_images
+from benchmark.data import ImageSet, find_weights, load_images
 from benchmark.errors import DataUnavailable, ProtocolError
 from benchmark.federation import Round, draw_images
 from benchmark.metrics import LPIPS_URLS, Candidates, ImageScorer, candidate_rows, pixels
@@ -50,8 +50,8 @@ class VisionSetting(Setting):
             DataUnavailable: the data set cannot be had here.
         """
         chosen = protocol.data
-        data = load_images(chosen.name, chosen.split, chosen.size, mirror)
-        statistics = load_images(chosen.name, "train", chosen.size, mirror).statistics
+        data = load_images(chosen.entry, chosen.split, chosen.size, mirror)
+        statistics = load_images(chosen.entry, "train", chosen.size, mirror).statistics
         if Grant.PIXEL_LEVELS in protocol.threat.grants and not _in_levels(data.images[:1]):
             raise ProtocolError(
                 f"pixel_levels is granted; wanted images of 8 bits, and {chosen.name} at "
@@ -106,7 +106,7 @@ class VisionSetting(Setting):
             protocol.victim,
             image_spec(protocol.victim, self.data, self.statistics),
             derive_seed(seed, protocol.name, "victim"),
-            entry(protocol.data.name).digest.get("train", ""),
+            protocol.data.entry.digest.get("train", ""),
         )
 
     def facts(self, truth: ImageBatch | None) -> dict[Grant, Any]:

@@ -9,8 +9,8 @@ from benchmark.errors import ProtocolError
 MNIST = (catalogue.SETS / "mnist.yaml").read_text()
 
 
-def test_unknown_name_is_answered_with_the_known_ones():
-    with pytest.raises(ProtocolError, match=r"'digit' is unknown; known are cifar10, digits"):
+def test_unknown_name_is_answered_with_the_nearest():
+    with pytest.raises(ProtocolError, match=r"no data set 'digit'; did you mean digits"):
         entry("digit")
 
 

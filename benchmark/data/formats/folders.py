@@ -26,6 +26,7 @@ class ImageFiles(Encoded):
         folder: what the names are relative to.
         names: of the files.
         sums: sha256 by name.
+        listed: what lists the sums.
     """
 
     folder: Path
@@ -34,6 +35,7 @@ class ImageFiles(Encoded):
     class_names: tuple[str, ...]
     margin: float
     sums: Mapping[str, str]
+    listed: str = _SUMS
 
     def content(self, row: int) -> tuple[bytes, str]:
         """Return an image file and its path."""
@@ -44,7 +46,9 @@ class ImageFiles(Encoded):
             raise BenchmarkError(f"{path}: {error.strerror}; wanted an image") from error
         found = hashlib.sha256(content).hexdigest()
         if found != (wanted := self.sums.get(self.names[row], found)):
-            raise BenchmarkError(f"{path}: content has sha256 {found}, {_SUMS} wants {wanted}")
+            raise BenchmarkError(
+                f"{path}: content has sha256 {found}, {self.listed} wants {wanted}"
+            )
         return content, str(path)
 
     def files(self) -> Iterable[Path]:
