@@ -86,7 +86,10 @@ def test_vit_with_a_norm_before_its_blocks_is_read_by_positions_alone(timm_vit, 
 
 def test_positions_that_are_not_added_as_they_are_decline(timm_vit):
     timm_vit._pos_embed = lambda x: x + 2 * timm_vit.pos_embed[:, 1:]
-    with pytest.raises(gradleak.NotApplicable, match="the first block reads 16 tokens of 16 patches and 17 positions"):
+    with pytest.raises(
+        gradleak.NotApplicable,
+        match="the first block reads 16 tokens of 16 patches and 17 positions",
+    ):
         gradleak.audit(timm_vit, {})
 
 
