@@ -27,6 +27,7 @@ from benchmark.options import (
     numbers,
 )
 from benchmark.outputs import board_of, results_of
+from benchmark.survey_command import survey
 
 UsageError: Any = typer.BadParameter.__mro__[1]  # typer brings its own click, unexported
 
@@ -45,6 +46,7 @@ data_app = typer.Typer(
 app.add_typer(data_app, name="data")
 app.add_typer(new_app, name="new")
 app.command()(audit)
+app.command()(survey)
 
 
 def _version(asked: bool) -> None:
@@ -371,7 +373,7 @@ def picture(
 
 @app.command(name="list")
 def list_(
-    kind: Annotated[str, typer.Argument(metavar="attacks|defenses|protocols|data|metrics")],
+    kind: Annotated[str, typer.Argument(metavar="attacks|defenses|protocols|data|metrics|victims")],
     plugins: Plugins = None,
 ) -> None:
     """List what there is of a kind."""

@@ -37,6 +37,7 @@ def listing(kind: str, plugins: tuple[Path, ...], width: int | None = None) -> s
         "protocols": _protocols,
         "data": _data,
         "metrics": _metrics,
+        "victims": _victims,
     }
     if kind not in kinds:
         raise BenchmarkError(unknown("list of", kind, kinds))
@@ -102,6 +103,12 @@ def _protocols() -> Rows:
         data, victim = p["data"]["name"], p["victim"]["architecture"]
         rows.append([name, p["title"], data, victim, size, ", ".join(suites)])
     return ["protocol", "title", "data", "victim", "trials x seeds", "suites"], rows
+
+
+def _victims() -> Rows:
+    from gradleak.families import read, rows
+
+    return rows(list(read().values()))
 
 
 def _held(suite: str, said: Mapping[str, Mapping[str, Any]]) -> set[str]:

@@ -4,26 +4,30 @@ This package is the public face, and what it exports is held to semantic version
 else is internal. Submissions import `benchmark.api`, which has these nouns and the toolbox's.
 """
 
+import importlib
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
-from benchmark.api import (
-    Anatomy,
-    Attack,
-    Defense,
-    ImageAnatomy,
-    MaliciousAttack,
-    NotApplicable,
-    Observation,
-    Reconstruction,
-    TextAnatomy,
-    Update,
-    Victim,
-    load_results,
-)
-from benchmark.errors import BenchmarkError
-from gradleak.auditing import audit
-from gradleak.guarding import Guard, LeakError, guard
-from gradleak.report import Finding, Report
+if TYPE_CHECKING:
+    from benchmark.api import (
+        Anatomy,
+        Attack,
+        Defense,
+        ImageAnatomy,
+        MaliciousAttack,
+        NotApplicable,
+        Observation,
+        Reconstruction,
+        TextAnatomy,
+        Update,
+        Victim,
+        load_results,
+    )
+    from benchmark.errors import BenchmarkError
+    from gradleak.auditing import audit
+    from gradleak.guarding import Guard, LeakError, guard
+    from gradleak.report import Finding, Report
+    from gradleak.runs import run
 
 __version__ = version("gradleak")
 
@@ -48,4 +52,27 @@ __all__ = [
     "audit",
     "guard",
     "load_results",
+    "run",
 ]
+
+# torch is imported when a word is first asked for, so that the command line answers at once.
+_HOMES = {
+    "BenchmarkError": "benchmark.errors",
+    "audit": "gradleak.auditing",
+    "Guard": "gradleak.guarding",
+    "LeakError": "gradleak.guarding",
+    "guard": "gradleak.guarding",
+    "Finding": "gradleak.report",
+    "Report": "gradleak.report",
+    "run": "gradleak.runs",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES.get(name, "benchmark.api")), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -98,7 +98,7 @@ def audit(
     if seconds <= 0:
         raise BenchmarkError(f"seconds is {seconds}; wanted more than 0")
     count = batch_size or (1 if truth is None else len(truth))
-    seen = _observation(victim, sent, local, count, labels, length, truth, seconds)
+    seen = observation(victim, sent, local, count, labels, length, truth, seconds)
     if truth is not None:
         truth = _checked(truth, seen)
     registry = Registry()
@@ -150,7 +150,7 @@ def _sent(
     return in_gradients(found, rate, steps), LocalTraining(steps, batch_size, rate)
 
 
-def _observation(
+def observation(
     victim: Victim,
     update: Update,
     local: LocalTraining | None,
@@ -160,6 +160,7 @@ def _observation(
     truth: Tensor | None,
     seconds: float,
 ) -> Observation:
+    """Return what an honest server sees of an update, with the facts that `audit` is given."""
     facts: dict[Grant, Any] = {Grant.BATCH_SIZE: batch_size}
     if isinstance(victim, TextVictim):
         told = None if truth is None else truth.shape[-1]

@@ -462,7 +462,7 @@ def test_unavailable_protocol_does_not_stop_the_others(run, tiny, results, monke
     monkeypatch.delenv("GRADLEAK_DATA", raising=False)
     monkeypatch.setattr(hub, "_fetch", unavailable)
     both = [load_protocol(str(tiny("far", **MNIST))), load_protocol(str(tiny("near")))]
-    monkeypatch.setattr(start, "load_suite", lambda name: [SuitePart(tuple(both))])
+    monkeypatch.setattr(start, "load_suite", lambda *_: [SuitePart(tuple(both))])
     assert run(suite="both").code == 0
     statuses = [(record.protocol, record.status) for record in read_folder(results).records]
     assert statuses == [("far", "unavailable")] + [("near", "completed")] * 3

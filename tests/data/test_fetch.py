@@ -168,7 +168,7 @@ def test_command_fetches_and_says_where(gradleak, hub, mirror):
         ("imagenet", "imagenet is not available: .*; get it by: gated: accept the terms"),
         ("digits", "digits is not available: .*; see gradleak show digits"),
         ("mnist", "no mirror to fetch mnist into; wanted --data DIR or GRADLEAK_DATA"),
-        ("nonesuch", "data set 'nonesuch' is unknown"),
+        ("nonesuch", "no data set 'nonesuch'; known: "),
     ],
 )
 def test_set_that_cannot_be_fetched_is_answered_with_what_to_do(name, said):
