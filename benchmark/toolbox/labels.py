@@ -6,7 +6,7 @@ probabilities, the head's gradients are
     bias_c = mean_i (p_ic - [y_i = c]) = p_c - count_c / B,    p_c = mean_i p_ic
     weight_c = mean_i (p_ic - [y_i = c]) h_i
 
-A rule takes the gradients of one update by name and the head's prefix (`model.anatomy.head`), and
+A rule takes the gradients of one update by name and the head's prefix (`model.head`), and
 returns sorted labels, (batch,) int64. Every rule raises NotApplicable where the update lacks what
 it reads, and ValueError where that is not finite.
 """
@@ -39,7 +39,7 @@ def infer_labels(seen: Observation) -> Tensor:
     check_labels(seen)
     if seen.knowledge.labels is not None:
         return seen.labels.sort().values
-    head = ImageVictim.of(seen.model).anatomy.head
+    head = ImageVictim.of(seen.model).head
     if seen.batch_size == 1:
         return sign_rule(seen.update, head, 1)
     return count_rule(seen.update, head, seen.batch_size, weights(seen.model))
@@ -54,14 +54,14 @@ def check_labels(seen: Observation) -> None:
     """
     if seen.knowledge.labels is not None:
         return
-    parts = ImageVictim.of(seen.model).anatomy
+    victim = ImageVictim.of(seen.model)
     if seen.batch_size == 1:
-        _one_image(seen.update, parts.head)
+        _one_image(seen.update, victim.head)
         return
-    if "dist_token" in parts.prefix:
+    if "dist_token" in victim.weights():
         raise NotApplicable("the logits are the mean of two heads; wanted one head to count labels")
     for name in ("weight", "bias"):
-        _held(seen.update, f"{parts.head}.{name}")
+        _held(seen.update, f"{victim.head}.{name}")
 
 
 def sign_rule(update: Mapping[str, Tensor], head: str, batch_size: int) -> Tensor:

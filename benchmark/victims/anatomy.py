@@ -166,7 +166,7 @@ def timm(network: Network, spec: ImageSpec) -> ImageAnatomy:
 
 def unknown(network: Network, spec: ImageSpec) -> ImageAnatomy:
     """Raise NotApplicable: these are no transformers of images."""
-    raise NotApplicable("the parts of a Victim are not known")
+    raise NotApplicable(f"a {spec.architecture} is no vision transformer whose parts are known")
 
 
 def _fused(name: str, width: int) -> tuple[ParameterSlice, ParameterSlice, ParameterSlice]:

@@ -88,7 +88,7 @@ def test_parts_of_all_but_a_vit_are_not_known(victim, name):
     if name == "vit":
         assert victim.anatomy.patches == 4
     else:
-        with pytest.raises(NotApplicable, match="the parts of a Victim are not known"):
+        with pytest.raises(NotApplicable, match="is no vision transformer whose parts are known"):
             _ = victim.anatomy
 
 

@@ -80,4 +80,4 @@ class GradInversion(SearchAttack):
         )
 
     def labels(self, seen: Observation) -> Tensor:
-        return minimum_rule(seen.update, ImageVictim.of(seen.model).anatomy.head, seen.batch_size)
+        return minimum_rule(seen.update, ImageVictim.of(seen.model).head, seen.batch_size)

@@ -85,4 +85,4 @@ class GradViT(SearchAttack):
         )
 
     def labels(self, seen: Observation) -> Tensor:
-        return minimum_rule(seen.update, ImageVictim.of(seen.model).anatomy.head, seen.batch_size)
+        return minimum_rule(seen.update, ImageVictim.of(seen.model).head, seen.batch_size)

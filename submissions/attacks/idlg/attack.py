@@ -37,4 +37,4 @@ class IDLG(SearchAttack):
         return Search(SquaredDistance(), self.steps, LBFGS(history=self.history), rate=1.0)
 
     def labels(self, seen: Observation) -> Tensor:
-        return sign_rule(seen.update, ImageVictim.of(seen.model).anatomy.head, seen.batch_size)
+        return sign_rule(seen.update, ImageVictim.of(seen.model).head, seen.batch_size)

@@ -27,6 +27,6 @@ class Random(Attack):
         if seen.model.track == "text":
             words, size = TextVictim.of(seen.model).spec.vocabulary, (seen.batch_size, seen.length)
             return Reconstruction(tokens=torch.randint(words, size, generator=seen.generator))
-        parts = ImageVictim.of(seen.model).anatomy
-        shape = (seen.batch_size, parts.channels, parts.size, parts.size)
+        spec = ImageVictim.of(seen.model).spec
+        shape = (seen.batch_size, spec.channels, spec.size, spec.size)
         return Reconstruction(torch.rand(shape, generator=seen.generator))
