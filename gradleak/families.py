@@ -16,7 +16,7 @@ FORMS = ("position_closed_form", "span_closed_form", "position_closed_form,prior
 
 _HEAD = """# Which models give an image away
 
-One photograph at timm's size, its gradient at random weights, batch size known, no defense: PSNR in
+One photograph of 224 px, its gradient at random weights, batch size known, no defense: PSNR in
 dB that closed forms read, the median of {trials} images and [the least, the most]. Above 48.1 dB
 every pixel is right to one level of 8 bits. `gradleak survey` measures this and writes the page;
 `gradleak list victims` prints it; `gradleak audit` tells the same of a model of your own, at its

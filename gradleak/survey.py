@@ -22,7 +22,7 @@ from gradleak.judging import score_images
 from gradleak.wrapping import wrap
 
 TRIALS = 10
-_CLASSES, _SECONDS = 10, 600.0
+_CLASSES, _SIZE, _SECONDS = 10, 224, 600.0  # photographs are of 224 px
 FAMILIES = (
     *("vit_tiny_patch16_224", "vit_small_patch16_224", "vit_base_patch16_224"),
     *("vit_base_patch32_224", "vit_base_patch8_224", "vit_large_patch32_224"),
@@ -71,6 +71,8 @@ def measure(name: str, trials: int) -> Surveyed:
     torch.manual_seed(0)
     try:
         network = timm.create_model(name, num_classes=_CLASSES)
+        if network.pretrained_cfg["input_size"][-1] != _SIZE and hasattr(network, "pos_embed"):
+            network = timm.create_model(name, num_classes=_CLASSES, img_size=_SIZE)
     except RuntimeError as error:
         raise BenchmarkError(f"timm has no model {name!r}") from error
     try:
