@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from statistics import median
+from typing import Any
 
 import torch
 
@@ -71,7 +72,8 @@ def measure(name: str, trials: int) -> Surveyed:
     torch.manual_seed(0)
     try:
         network = timm.create_model(name, num_classes=_CLASSES)
-        if network.pretrained_cfg["input_size"][-1] != _SIZE and hasattr(network, "pos_embed"):
+        made: Any = network
+        if made.default_cfg["input_size"][-1] != _SIZE and hasattr(network, "pos_embed"):
             network = timm.create_model(name, num_classes=_CLASSES, img_size=_SIZE)
     except RuntimeError as error:
         raise BenchmarkError(f"timm has no model {name!r}") from error

@@ -41,7 +41,12 @@ class TokenSet:
 
 
 def load_tokens(
-    name: str | Entry, split: Split, tokenizer: Tokenizer, mirror: Path | None = None
+    name: str | Entry,
+    split: Split,
+    tokenizer: Tokenizer,
+    mirror: Path | None = None,
+    *,
+    skip_lines: int = 0,
 ) -> TokenSet:
     """Return a split by user, kept in memory for the next call.
 
@@ -50,26 +55,34 @@ def load_tokens(
         split: `train` or `test`.
         tokenizer: of `load_tokenizer`.
         mirror: folder of local copies; else the environment's GRADLEAK_DATA.
+        skip_lines: at the head of each user's text, left out.
 
     Raises:
         ProtocolError: no such text set or split.
         DataUnavailable: it cannot be had here.
         BenchmarkError: the content is not what the catalogue says.
     """
-    return _load(known(name, "text", split), split, tokenizer, mirror_folder(mirror))
+    found = known(name, "text", split)
+    return _load(found, split, tokenizer, mirror_folder(mirror), skip_lines)
 
 
 @lru_cache(maxsize=16)
-def _load(found: Entry, split: Split, tokenizer: Tokenizer, mirror: Path | None) -> TokenSet:
+def _load(
+    found: Entry, split: Split, tokenizer: Tokenizer, mirror: Path | None, skip_lines: int
+) -> TokenSet:
     if found.name == "random_tokens":
         users = _draw(found, split, tokenizer)
     else:
         text = load_text(found, split, mirror).users
         users = {
-            user: torch.tensor(tokenizer.encode(said), dtype=torch.int64)
+            user: torch.tensor(tokenizer.encode(_body(said, skip_lines)), dtype=torch.int64)
             for user, said in text.items()
         }
     return TokenSet(found.name, split, users, found.users_are)
+
+
+def _body(text: str, skip_lines: int) -> str:
+    return "".join(text.splitlines(keepends=True)[skip_lines:])
 
 
 def _draw(found: Entry, split: Split, tokenizer: Tokenizer) -> dict[str, Tensor]:

@@ -119,6 +119,9 @@ class TextDataSettings(DataSettings):
     tokenizer: Literal["gpt2", "bert-base-uncased", "pydoc"]
     length: int = Field(ge=2)
     """Tokens of a sequence; nothing is padded."""
+    skip_lines: int = Field(default=0, ge=0)
+    """At the head of each user's text, left out: a heading in a form that all share says nothing
+    of an attack, and flatters scores of n-grams."""
 
     def _own(self, place: Path, halves: Halves) -> Entry:
         from benchmark.data.own_text import own_text

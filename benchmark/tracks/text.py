@@ -48,8 +48,9 @@ class TextSetting(Setting):
         """
         chosen = protocol.data
         tokenizer = load_tokenizer(chosen.tokenizer, mirror)
-        data = load_tokens(chosen.entry, chosen.split, tokenizer, mirror)
-        public = load_tokens(chosen.entry, "train", tokenizer, mirror)
+        skip = chosen.skip_lines
+        data = load_tokens(chosen.entry, chosen.split, tokenizer, mirror, skip_lines=skip)
+        public = load_tokens(chosen.entry, "train", tokenizer, mirror, skip_lines=skip)
         scorer = TextScorer(protocol.metrics, tokenizer.decode)
         text = _sequences(public, chosen.length)
         return cls(protocol, tokenizer, data, text, scorer, mirror, device)

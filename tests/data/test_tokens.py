@@ -86,3 +86,11 @@ def test_second_call_returns_the_same_set(pydoc):
 def test_images_are_no_tokens(pydoc):
     with pytest.raises(ProtocolError, match="'digits' holds image; text sets are pydoc, ran"):
         load_tokens("digits", "test", pydoc)
+
+
+def test_lines_at_the_head_of_each_text_are_left_out():
+    pydoc = load_tokenizer("pydoc")
+    whole = load_text("pydoc", "test").users
+    found = load_tokens("pydoc", "test", pydoc, skip_lines=3).users
+    for user, tokens in found.items():
+        assert pydoc.decode(tokens.tolist()) == whole[user].split("\n", 3)[3]
