@@ -84,6 +84,11 @@ class CellSummary:
     highest: float | None
     breached: float | None
 
+    @property
+    def below_prior(self) -> bool:
+        """Whether the attack tells no more than the prior alone, in the mean over trials."""
+        return self.lead is not None and self.lead.mean <= 0
+
 
 @dataclass(frozen=True)
 class Scale:

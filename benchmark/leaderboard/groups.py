@@ -12,6 +12,8 @@ from benchmark.leaderboard.section import NONE, Section
 from benchmark.metrics import METRICS
 from benchmark.stats import LEAST_TRIALS, PRIOR, CellSummary, Estimate
 
+BELOW = "nothing beyond the prior"
+"""What stands where the strongest attack tells no more than the prior alone."""
 TRACKS = {"vision": "Images", "text": "Text"}
 """Tracks in the order in which they are told, as a heading names them."""
 
@@ -32,6 +34,11 @@ class Scored:
             usual: trials that need not be told.
         """
         return self._told(short(self.score), links, usual=usual)
+
+    def named(self, links: Links) -> str:
+        """Return the number as `linked` does, or in words that it is no more than the prior's."""
+        text = BELOW if self.cell.below_prior else short(self.score)
+        return self._told(text, links, usual=0)
 
     def bracketed(self, links: Links) -> str:
         """Return the number and its interval as a link to its records."""
@@ -90,7 +97,7 @@ class ThreatGroup:
 
         def key(name: str) -> tuple[int, bool, float, str]:
             ranks = self.ranks(name)
-            return -ranks.count(1), not ranks, sum(ranks) / max(1, len(ranks)), name
+            return -self.firsts(name), not ranks, sum(ranks) / max(1, len(ranks)), name
 
         return sorted(names, key=key)
 
@@ -104,8 +111,18 @@ class ThreatGroup:
 
     def first_in(self, name: str) -> str:
         """Return in how many protocols a method is first undefended, of those where it ranks."""
-        ranks = self.ranks(name)
-        return f"{ranks.count(1)} of {len(ranks)}"
+        return f"{self.firsts(name)} of {len(self.ranks(name))}"
+
+    def firsts(self, name: str) -> int:
+        """Return where a method is first, and tells more than the prior alone."""
+        return sum(
+            any(
+                place.rank == 1 and not section.cells[NONE, place.attack].below_prior
+                for place in section.undefended.places
+                if method(place.attack) == name
+            )
+            for section in self.sections
+        )
 
     def undefended(self, section: Section, name: str) -> Scored | None:
         """Return the score of a method's variant that sees most, one of ten trials first.

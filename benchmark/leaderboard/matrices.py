@@ -96,7 +96,8 @@ class Matrix:
             return DASH
         text, share = self._told(one), section.share(one.cell.attack)
         worst = self.group.worst_case(section, NONE)
-        if worst is not None and one.score.mean == worst.score.mean and not one.cell.control:
+        first = worst is not None and one.score.mean == worst.score.mean
+        if first and not one.cell.control and not one.cell.below_prior:
             text = f"**{text}**"
         return text if share is None or share >= 1 else f"{text}, {percent(share)}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from benchmark.leaderboard import holding
-from benchmark.leaderboard.groups import Scored, ThreatGroup, groups, method
+from benchmark.leaderboard.groups import BELOW, Scored, ThreatGroup, groups, method
 from benchmark.leaderboard.markdown import (
     DASH,
     Footnotes,
@@ -50,7 +50,7 @@ def glance(found: Iterable[ThreatGroup], lost: holding.Lost, links: Links) -> st
             rows.append(
                 [
                     heading(group),
-                    f"{code(ranked[0])}, first in {group.first_in(ranked[0])}",
+                    _first(group, ranked[0]),
                     middle.bracketed(links),
                     DASH if prior is None else prior.linked(links),
                     holding.best(group, lost, links),
@@ -58,6 +58,12 @@ def glance(found: Iterable[ThreatGroup], lost: holding.Lost, links: Links) -> st
             )
     headers = ["Threat model", "Strongest attack", "Median protocol", "Prior", "Best defense"]
     return grid(headers, rows, words=2)
+
+
+def _first(group: ThreatGroup, name: str) -> str:
+    if not group.firsts(name):
+        return f"none: {BELOW}"
+    return f"{code(name)}, first in {group.first_in(name)}"
 
 
 def _ranked(group: ThreatGroup) -> list[str]:

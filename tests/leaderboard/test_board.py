@@ -59,6 +59,21 @@ def test_defense_is_told_by_its_worst_case_and_by_whether_it_holds(full):
     assert rows[NOISE]["Worst case, median"] == "20.4"  # not 10.3, of the weaker attack
 
 
+def test_attack_that_tells_no_more_than_the_prior_is_first_nowhere(folder):
+    folder.protocol().cell("mine", *near(9))
+    text = folder.cell("prior_only", *near(10), control=True).text()
+    (row,) = table(text, "Threat model").values()
+    assert row["Strongest attack"] == "none: nothing beyond the prior"
+    assert "**9.45**" not in unlinked(text)
+
+
+def test_defense_behind_which_no_attack_tells_more_than_the_prior_says_so(full):
+    full.cell("mine", *near(9), defense="mjp")
+    full.cell("prior_only", *near(10), defense="mjp", control=True)
+    row = table(full.text(), "Defense")["mjp"]
+    assert row["Worst case, median"] == row["Highest"] == "nothing beyond the prior"
+
+
 def test_defense_has_one_row_at_the_strength_that_holds_and_a_page_with_all(full):
     for strength, read in (("weak", 30), ("strong", 10.1)):
         full.cell("mine", *near(read), defense=f"mjp,gamma={strength}")
