@@ -285,6 +285,18 @@ def export(
 
 
 @app.command()
+def merge(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...")],
+    results: Results = Path("results"),
+) -> None:
+    """Join the records of other machines; two that differ are an error that names both files."""
+    from benchmark.merging import merge
+
+    for line in merge(results, folders):
+        print(line, flush=True)
+
+
+@app.command()
 def leaderboard(
     results: Results = Path("results"),
     output: Annotated[

@@ -29,7 +29,7 @@ LAYERS = (
     ("cell", "published"),
     ("running", "leaderboard", "conformance"),
     ("verify", "picturing", "utility", "audit_command", "survey_command"),
-    ("reproduction",),
+    ("reproduction", "merging"),
     ("cli",),
 )
 NUMBER = {name: number for number, names in enumerate(LAYERS) for name in names}
