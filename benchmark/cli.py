@@ -104,12 +104,21 @@ def run(
         bool,
         typer.Option("--smoke", help="Only try one small trial of each cell; write nothing."),
     ] = False,
+    jobs: Annotated[
+        int, typer.Option(help="Processes, among which cores are divided.", min=1, metavar="N")
+    ] = 1,
+    shard: Annotated[
+        str | None,
+        typer.Option(help="Only part I of N, for as many machines.", metavar="I/N"),
+    ] = None,
+    job: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Run every attack against every defense of a suite or protocol; finish what is missing.
 
     A protocol may be a YAML file of your own. Its records, and those of a --plugins folder, go to
     a folder own-results beside it, where --results names no other.
     """
+    from benchmark.running.shard import Shard
     from benchmark.running.start import Order, carry_out, try_out
 
     order = Order(
@@ -125,6 +134,9 @@ def run(
         isolate=isolate,
         key=key,
         protocols=protocols,
+        shard=None if shard is None else Shard.read(shard),
+        jobs=jobs,
+        job=None if job is None else Shard.read(job),
     )
     if plan and smoke:
         raise BenchmarkError("--plan and --smoke together: wanted one of them")

@@ -9,7 +9,7 @@ import dataclasses
 import json
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +20,7 @@ from benchmark.errors import ProtocolError
 from benchmark.protocol import Protocol, TextProtocol, VisionProtocol
 from benchmark.records import Record, file_of, known
 from benchmark.registry import Submission
+from benchmark.running.plan import Group
 from benchmark.victims import SIZES, ImageSettings, ImageSpec, TextSettings, TextSpec, operations
 
 Source = Literal["recorded", "estimated", "unknown"]
@@ -78,6 +79,26 @@ def costs(
             each[key] = _trial(cell.protocol, cell.attack, past, rate)
         found[cell.protocol.name].add(len(trials), *each[key])
     return dict(found)
+
+
+def seconds_of(groups: Sequence[Group], results: Path, cores: int) -> list[float]:
+    """Return what all trials of each group would take on the processor, done or due.
+
+    What is unknown counts nothing.
+    """
+    files = {file_of(results, g.protocol.name, a.label) for g in groups for a in g.attacks}
+    past = _Past((r for path in sorted(files) for r in known(path).records), results)
+    rate, each = _RATE["cpu"] * cores, dict[tuple[str, str], float]()
+    found = []
+    for group in groups:
+        trials, seconds = len(group.trials) * len(group.seeds), 0.0
+        for attack in group.attacks:
+            key = (group.protocol.name, attack.label)
+            if key not in each:
+                each[key] = _trial(group.protocol, attack, past, rate)[0] or 0.0
+            seconds += trials * each[key]
+        found.append(seconds)
+    return found
 
 
 def table(found: dict[str, Cost]) -> str:

@@ -23,12 +23,14 @@ from benchmark.registry import Kind, Registry, Submission
 from benchmark.running.checks import check
 from benchmark.running.cost import costs, table
 from benchmark.running.inprocess import InProcess
+from benchmark.running.jobs import run_jobs
 from benchmark.running.local import LocalRunner, Tally
 from benchmark.running.plan import Group, Survey, distinct, groups, survey
 from benchmark.running.progress import Progress
 from benchmark.running.provenance import check_key, provenance, read_key
 from benchmark.running.sandbox import Sandbox
 from benchmark.running.scores import scores
+from benchmark.running.shard import Shard, split
 from benchmark.running.smoke import Smoked, failed, smoke
 from benchmark.running.smoke import table as outcomes
 from benchmark.tracks import load_setting
@@ -55,6 +57,30 @@ class Order:
     key: Path | None = None
     protocols: Path | None = None
     """A folder of more protocols and suites."""
+    shard: Shard | None = None
+    """The part of the run that this machine does."""
+    jobs: int = 1
+    """Processes that share it."""
+    job: Shard | None = None
+    """The part that this process, one of several, does first."""
+
+    def words(self) -> list[str]:
+        """Return the command line that a process which shares this order is given."""
+        named = {
+            "--attack": self.attacks,
+            "--defense": self.defenses,
+            "--trials": () if self.trials is None else (self.trials,),
+            "--seeds": () if self.seeds is None else (",".join(map(str, self.seeds)),),
+            "--device": (self.device,),
+            "--results": (self.results,),
+            "--data": () if self.mirror is None else (self.mirror,),
+            "--plugins": self.plugins,
+            "--key": () if self.key is None else (self.key,),
+            "--protocols": () if self.protocols is None else (self.protocols,),
+            "--shard": () if self.shard is None else (self.shard,),
+        }
+        said = [word for name, each in named.items() for one in each for word in (name, str(one))]
+        return ["run", self.suite, *said, *(["--isolate"] if self.isolate else [])]
 
 
 def carry_out(order: Order, *, only_plan: bool, verbose: bool = False) -> int:
@@ -74,6 +100,8 @@ def carry_out(order: Order, *, only_plan: bool, verbose: bool = False) -> int:
     """
     device, key = device_named(order.device), read_key(order.key)
     due = _groups(order)
+    if order.shard is not None:
+        due = order.shard.of(due, order.results, torch.get_num_threads())
     found = survey(due, order.results)
     check_key(found.records, key, order.results)
     for line in found.damaged:
@@ -99,6 +127,8 @@ def carry_out(order: Order, *, only_plan: bool, verbose: bool = False) -> int:
     if not left:
         say(console, f"nothing is due; next: {_next(order)}")
         return 0
+    if order.jobs > 1:
+        return _shared(order, due, console)
     with ExitStack() as stack:
         worker_of = _workers(order, due, device, stack)
         progress = stack.enter_context(Progress(len(left), trials, console))
@@ -112,7 +142,7 @@ def carry_out(order: Order, *, only_plan: bool, verbose: bool = False) -> int:
             key=key,
         )
         try:
-            tally = runner.run(due)
+            tally = runner.run(_own_first(order, due))
         except KeyboardInterrupt:
             print(
                 f"gradleak: interrupted: {runner.tally.records} records are kept in "
@@ -120,10 +150,33 @@ def carry_out(order: Order, *, only_plan: bool, verbose: bool = False) -> int:
                 file=sys.stderr,
             )
             return INTERRUPTED
+    if order.job is not None:
+        return _report(tally, order, console)
     made = survey(due, order.results).current if tally.records else []
     for line in scores(list(dict.fromkeys(g.protocol for g in due)), made, console.width):
         say(console, line)
     return _report(tally, order, console)
+
+
+def _own_first(order: Order, due: list[Group]) -> list[Group]:
+    """Return a process's own part of a run, and then the others', to help with."""
+    if order.job is None:
+        return due
+    mine = order.job.of(due, order.results, 1)
+    return [*mine, *(group for group in due if group not in mine)]
+
+
+def _shared(order: Order, due: list[Group], console: Console) -> int:
+    """Run an order in several processes, and tell the scores of all."""
+    split(due, order.jobs, order.results, 1)  # before any process records what moves it
+    before = len(survey(due, order.results).current)
+    code = run_jobs(order.words(), order.jobs, max(1, torch.get_num_threads() // order.jobs))
+    made = survey(due, order.results).current
+    for line in scores(list(dict.fromkeys(g.protocol for g in due)), made, console.width):
+        say(console, line)
+    say(console, f"{len(made) - before} records written to {order.results}")
+    say(console, f"next: {_next(order)}")
+    return code
 
 
 def say(console: Console, line: str) -> None:
