@@ -25,7 +25,8 @@ own weights.
 - **Positions**: `position_closed_form`, from the gradient of learned positions; exact where patches
   are fewer than the width, whatever blocks follow.
 - **Span**: `span_closed_form`, from the first attention's gradient alone, so that a client that
-  withholds or fixes its positions is read too; wants tokens and pixels of a patch within the width.
+  withholds or fixes its positions is read too; wants the width less the tokens to be no less than
+  the patches, or than the pixels of a patch.
 - **With a prior**: positions, and total variation where they leave pixels open.
 """
 
@@ -38,6 +39,8 @@ class Surveyed(BaseModel):
         scores: PSNR in dB by form, an image each; empty where it does not apply.
         reasons: why a form does not.
         seconds: median of a form's solve.
+        layer_scale: by which blocks are scaled down at their start, so that little of a gradient
+            tells positions apart; None without.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -52,22 +55,28 @@ class Surveyed(BaseModel):
     scores: dict[str, list[float]] = {}
     reasons: dict[str, str] = {}
     seconds: dict[str, float] = {}
+    layer_scale: float | None = None
     provenance: dict[str, Any]
 
     def limit(self) -> str:
-        """Return what limits the closed forms, by shapes."""
+        """Return what limits the closed forms, by shapes.
+
+        Positions give as many equations of a patch as the width, one a patch. The span gives the
+        width less its tokens, of the place of a patch in the span of all patches.
+        """
         if self.declined is not None:
             return self.declined
         said = []
         if self.patches >= self.width:
-            said.append(f"{self.patches} patches, width {self.width}: positions leave some open")
+            said.append(f"positions: {self.patches} patches, width {self.width}")
+        unknowns = min(self.patches, self.pixels)
+        equations = max(self.width - self.patches - self.prefix, 0)
         if (reason := self.reasons.get(FORMS[1])) is not None:
             said.append(f"no span: {reason}")
-        elif self.patches + self.prefix > self.width:
-            said.append(f"{self.patches + self.prefix} tokens, width {self.width}: no span is left")
-        elif self.pixels > self.width:
-            said.append(f"{self.pixels} pixels a patch, width {self.width}: the span leaves some")
-        return "; ".join(said) or "rounding of float32"
+        elif equations < unknowns:
+            said.append(f"span: {equations} equations for {unknowns} unknowns of a patch")
+        scaled = "" if self.layer_scale is None else f", LayerScale of {self.layer_scale:.0e}"
+        return "; ".join([*said, f"rounding of float32{scaled}"])
 
 
 def read() -> dict[str, Surveyed]:

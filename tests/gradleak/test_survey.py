@@ -46,9 +46,15 @@ def test_page_tells_scores_and_why_a_model_declines(kept):
 @pytest.mark.parametrize(
     ("shape", "said"),
     [
-        ({"patches": 196, "width": 192}, "196 patches, width 192: positions leave some open"),
-        ({"patches": 4, "width": 8, "pixels": 9}, "9 pixels a patch, width 8: the span leaves"),
-        ({"patches": 4, "width": 8, "pixels": 8}, "rounding of float32"),
+        (
+            {"patches": 196, "width": 192, "pixels": 768},
+            "positions: 196 patches, width 192; span: 0 equations for 196 unknowns",
+        ),
+        ({"patches": 4, "width": 7, "pixels": 9}, "span: 3 equations for 4 unknowns of a patch"),
+        (
+            {"patches": 4, "width": 9, "pixels": 8, "layer_scale": 1e-5},
+            "rounding of float32, LayerScale of 1e-05",
+        ),
     ],
 )
 def test_limit_is_told_by_shapes(shape, said):
