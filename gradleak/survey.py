@@ -124,6 +124,7 @@ def measure(name: str, trials: int) -> Surveyed:
 
 def _layer_scale(victim: ImageVictim) -> float | None:
     """Return the mean of what scales the blocks' branches, where it is far from 1."""
-    scales = [w.detach() for name, w in victim.weights().items() if name.endswith((".gamma", "gamma_1"))]
+    named, ends = victim.weights().items(), (".gamma", "gamma_1")
+    scales = [weight.detach() for name, weight in named if name.endswith(ends)]
     mean = float(torch.cat(scales).abs().mean()) if scales else 1.0
     return mean if mean < 0.1 else None

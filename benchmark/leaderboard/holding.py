@@ -56,7 +56,9 @@ def table(group: ThreatGroup, lost: Lost, links: Links, page: Path) -> str:
         told.setdefault(method(name), name)
     if not told:
         return ""
-    return f"{_grid(group, told.values(), lost, links)}\n\n{_STRENGTH.format(page=links.url(page))}"
+    names = list(told.values())
+    sentence = f"{_sentence(group, names, lost, links)} {_STRENGTH.format(page=links.url(page))}"
+    return f"{_grid(group, names, lost, links)}\n\n{sentence}"
 
 
 def strengths(
@@ -97,6 +99,22 @@ def _tried(group: ThreatGroup) -> list[str]:
         return -counts[name]["holds"], sign * worst[-1].score.mean if worst else 0.0, name
 
     return sorted(said, key=key)
+
+
+def _sentence(group: ThreatGroup, names: Sequence[str], lost: Lost, links: Links) -> str:
+    """Return what holds wherever it was tried and what that costs, and what leaks everywhere."""
+    held = {name: _held(group, name) for name in names}
+    holding = [name for name, count in held.items() if count["holds"] == count.total()]
+    leaking = [name for name, count in held.items() if count["leaks"] == count.total()]
+    said = f"{len(holding)} of {len(names)} defenses hold in every protocol that they were tried in"
+    if holding:
+        costs = {name: lost(name, links) for name in holding}
+        listed = [
+            code(name) if cost == DASH else f"{code(name)} ({cost} points lost)"
+            for name, cost in costs.items()
+        ]
+        said += f": {', '.join(listed)}"
+    return f"{said}; {len(leaking)} leak in every one." if leaking else f"{said}."
 
 
 def _grid(group: ThreatGroup, names: Iterable[str], lost: Lost, links: Links) -> str:

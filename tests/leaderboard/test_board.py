@@ -88,6 +88,13 @@ def test_defense_has_one_row_at_the_strength_that_holds_and_a_page_with_all(full
     ]
 
 
+def test_what_holds_everywhere_and_what_leaks_everywhere_is_said_in_a_sentence(full):
+    full.cell("mine", *near(10.1), defense="mjp")
+    full.cell("prior_only", *near(10), defense="mjp", control=True)
+    said = "1 of 2 defenses hold in every protocol that they were tried in: `mjp`; 1 leak in every"
+    assert said in full.text()
+
+
 def test_defense_is_told_over_all_threat_models_and_apart_on_its_page(full):
     full.protocol("known", threat={"server": "honest_but_curious", "grants": ["keys"]})
     for defense in ("none", NOISE):
