@@ -370,6 +370,30 @@ def reproduce(
 
 
 @app.command()
+def nightly(
+    suite: Annotated[str, typer.Option(help="What to keep up to date.")] = "quick",
+    hours: Annotated[float, typer.Option(help="Time to spend.", min=0.0, metavar="H")] = 6.0,
+    sample: Annotated[
+        int, typer.Option(help="Trials of each cell to verify; 0 runs none.", min=0, metavar="N")
+    ] = 1,
+    device: Device = "auto",
+    results: Results = Path("results"),
+    output: Annotated[
+        Path | None,
+        typer.Option(help="The board; else leaderboard.md, or beside DIR.", metavar="FILE"),
+    ] = None,
+    data: Mirror = None,
+) -> None:
+    """Run what is due, verify a sample, write the board and what changed; code 3 on drift."""
+    from benchmark.nightly import Request, nightly
+
+    board = board_of(output, results)
+    published = board.with_name("reproduction.md")
+    request = Request(suite, hours, results, board, published, mirror(data), device, sample)
+    raise typer.Exit(nightly(request))
+
+
+@app.command()
 def picture(
     protocol: Annotated[str, typer.Argument(metavar="PROTOCOL")],
     output: Annotated[Path, typer.Option(help="A PNG file.", metavar="FILE")],

@@ -30,6 +30,7 @@ LAYERS = (
     ("running", "leaderboard", "conformance"),
     ("verify", "picturing", "utility", "audit_command", "survey_command"),
     ("reproduction", "merging"),
+    ("nightly",),
     ("cli",),
 )
 NUMBER = {name: number for number, names in enumerate(LAYERS) for name in names}

@@ -7,6 +7,7 @@ left for the end.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,8 +91,12 @@ class LocalRunner:
         self._settings: dict[str, Setting] = {}
         self._round: tuple[tuple[str, int], Round] | None = None
 
-    def run(self, groups: list[Group]) -> Tally:
+    def run(self, groups: list[Group], until: float | None = None) -> Tally:
         """Run what is due in the groups.
+
+        Args:
+            groups: in any order.
+            until: `time.monotonic` after which none is begun.
 
         Raises:
             RecordError: the results cannot be written.
@@ -101,6 +106,8 @@ class LocalRunner:
             mine = [group for group in groups if group.protocol == protocol]
             for seed in dict.fromkeys(seed for group in mine for seed in group.seeds):
                 for group in mine:
+                    if until is not None and time.monotonic() > until:
+                        return self.tally
                     one = Group(protocol, group.defense, group.attacks, (seed,), group.trials)
                     if not self._try(one, wait=False):
                         later.append(one)

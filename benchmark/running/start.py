@@ -21,7 +21,7 @@ from benchmark.errors import BenchmarkError, DefenseError
 from benchmark.protocol import load_suite
 from benchmark.registry import Kind, Registry, Submission
 from benchmark.running.checks import check
-from benchmark.running.cost import costs, table
+from benchmark.running.cost import costs, seconds_of, table
 from benchmark.running.inprocess import InProcess
 from benchmark.running.jobs import run_jobs
 from benchmark.running.local import LocalRunner, Tally
@@ -63,6 +63,8 @@ class Order:
     """Processes that share it."""
     job: Shard | None = None
     """The part that this process, one of several, does first."""
+    until: float | None = None
+    """`time.monotonic` after which no group is begun; those that cost least come first then."""
 
     def words(self) -> list[str]:
         """Return the command line that a process which shares this order is given."""
@@ -142,7 +144,7 @@ def carry_out(order: Order, *, only_plan: bool, verbose: bool = False) -> int:
             key=key,
         )
         try:
-            tally = runner.run(_own_first(order, due))
+            tally = runner.run(_own_first(order, due), order.until)
         except KeyboardInterrupt:
             print(
                 f"gradleak: interrupted: {runner.tally.records} records are kept in "
@@ -159,7 +161,14 @@ def carry_out(order: Order, *, only_plan: bool, verbose: bool = False) -> int:
 
 
 def _own_first(order: Order, due: list[Group]) -> list[Group]:
-    """Return a process's own part of a run, and then the others', to help with."""
+    """Return the groups in the order of a run.
+
+    Where time is short, from the cheapest; of one process of several, its own part before the rest.
+    """
+    if order.until is not None:
+        taken = seconds_of(due, order.results, torch.get_num_threads())
+        ranked = sorted(zip(taken, map(str, due), due, strict=True), key=lambda each: each[:2])
+        return [group for _, _, group in ranked]
     if order.job is None:
         return due
     mine = order.job.of(due, order.results, 1)

@@ -1,0 +1,3 @@
+from benchmark.nightly.start import Request, nightly
+
+__all__ = ["Request", "nightly"]
