@@ -297,6 +297,19 @@ def export(
 
 
 @app.command()
+def history(
+    attack: Annotated[str, typer.Argument(metavar="ATTACK")],
+    defense: Annotated[str, typer.Argument(metavar="DEFENSE")],
+    protocol: Annotated[str, typer.Argument(metavar="PROTOCOL")],
+    results: Results = Path("results"),
+) -> None:
+    """Show when a cell was measured, and how its number changed, by git's history."""
+    from benchmark.history import history
+
+    print(history(results, protocol, attack, defense))
+
+
+@app.command()
 def merge(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR...")],
     results: Results = Path("results"),

@@ -28,7 +28,7 @@ LAYERS = (
     ),
     ("cell", "published"),
     ("running", "leaderboard", "conformance"),
-    ("verify", "picturing", "utility", "audit_command", "survey_command"),
+    ("verify", "picturing", "history", "utility", "audit_command", "survey_command"),
     ("reproduction", "merging"),
     ("nightly",),
     ("cli",),
