@@ -23,6 +23,7 @@ from benchmark.options import (
     mirror,
     numbers,
 )
+from benchmark.scaffold.command import new_app
 
 UsageError: Any = typer.BadParameter.__mro__[1]  # typer brings its own click, unexported
 
@@ -40,6 +41,7 @@ data_app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(data_app, name="data")
+app.add_typer(new_app, name="new")
 app.command()(audit)
 
 
@@ -330,6 +332,24 @@ def picture(
         protocol, output, attack or (), defense or ("none",), trials, seed, mirror(data), plugins
     )
     print(f"wrote {output}")
+
+
+@app.command()
+def check(
+    named: Annotated[str, typer.Argument(metavar="FOLDER_OR_NAME")],
+    protocol: Annotated[
+        list[str] | None,
+        typer.Option(help="In place of the small victims; may be repeated.", metavar="NAME"),
+    ] = None,
+    plugins: Plugins = None,
+    traceback: Annotated[
+        bool, typer.Option("--traceback", help="Print in full what the submission raised.")
+    ] = False,
+) -> None:
+    """Ask a submission for every promise of the contract; exit code 1 where one is broken."""
+    from benchmark.conformance.start import check
+
+    raise typer.Exit(check(named, plugins or (), protocol or (), traceback=traceback))
 
 
 @app.command(name="list")

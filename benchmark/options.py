@@ -15,7 +15,12 @@ SELECTS = ", with all its variants, or NAME,key=value, or NAME,defaults; may be 
 Results = Annotated[Path, typer.Option(help="Folder of the records.", metavar="DIR")]
 Plugins = Annotated[
     list[Path] | None,
-    typer.Option(help="Another folder of submissions; its attacks run isolated.", metavar="DIR"),
+    typer.Option(
+        help="Another folder of submissions; its attacks run isolated.",
+        metavar="DIR",
+        envvar="GRADLEAK_PLUGINS",
+        show_envvar=False,
+    ),
 ]
 Mirror = Annotated[
     Path | None,
