@@ -335,6 +335,19 @@ def picture(
 
 
 @app.command()
+def compare(
+    attack: Annotated[str, typer.Argument(metavar="ATTACK")],
+    against: Annotated[str, typer.Option(help="Another attack.", metavar="NAME")],
+    protocol: Annotated[list[str] | None, typer.Argument(metavar="[PROTOCOL...]")] = None,
+    results: Results = Path("results"),
+) -> None:
+    """Tell how much more one attack sees than another, on the trials that both ran."""
+    from benchmark.comparing import differences, table
+
+    print(table(differences(results, attack, against, protocol or ()), attack, against))
+
+
+@app.command()
 def check(
     named: Annotated[str, typer.Argument(metavar="FOLDER_OR_NAME")],
     protocol: Annotated[

@@ -244,3 +244,43 @@ def test_settings_are_put_back_after_each_run(checked):
 def test_line_that_raised_is_told(checked):
     (line, *_) = checked["attack"](body="x = 1\n        return seen.update['tail']")
     assert "KeyError: 'tail' (attack.py:15)" in line
+
+
+def test_check_tells_promise_reason_and_line_and_ends_in_code_1(gradleak, plugin):
+    folder = plugin("mine", "return seen.update['tail']")
+    ended = gradleak("check", folder / "mine", "--traceback")
+    assert ended.code == 1
+    (row,) = [line for line in ended.out.splitlines() if "KeyError: 'tail'" in line]
+    assert row.split()[-1] == "(attack.py:17)"
+    assert "return seen.update['tail']" in ended.err
+    assert "not asked" in ended.out
+
+
+def test_check_of_a_process_that_ends_is_a_failure_whatever_its_code(gradleak, plugin):
+    ended = gradleak("check", plugin("quits", "os._exit(0)"))
+    assert ended.code == 1
+    assert "its process ended with exit code 0 after: fits a victim" in ended.out
+
+
+def test_check_of_a_broken_manifest_is_a_failure(gradleak, plugin):
+    ended = gradleak("check", plugin("mine", colour="red"))
+    assert (ended.code, "colour: Extra inputs are not permitted" in ended.out) == (1, True)
+
+
+def test_check_of_code_that_does_not_load_tells_its_line(gradleak, plugin):
+    ended = gradleak("check", plugin("mine", source="x = 1\ny = 1 / 0\n"))
+    assert ended.code == 1
+    assert "ZeroDivisionError" in ended.out
+    assert "(attack.py:2)" in ended.out
+
+
+def test_check_of_what_there_is_not_ends_in_one_line_and_code_2(gradleak):
+    ended = gradleak("check", "nonesuch")
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert "neither a folder nor a submission" in ended.err
+
+
+def test_check_of_a_registered_name_passes(gradleak):
+    ended = gradleak("check", "sign_update")
+    assert (ended.code, ended.err) == (0, "")
+    assert "no promise broken" in ended.out
