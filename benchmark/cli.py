@@ -255,6 +255,7 @@ def leaderboard(
     output: Annotated[Path, typer.Option(help="The board.", metavar="FILE")] = Path(
         "leaderboard.md"
     ),
+    plugins: Plugins = None,
 ) -> None:
     """Write the leaderboard from the records alone."""
     from benchmark.attestations import Attestations, Standing
@@ -263,7 +264,7 @@ def leaderboard(
     from benchmark.registry import Registry
 
     protocols = [load_protocol(name) for name in protocol_files() if (results / name).is_dir()]
-    standing = Standing(Attestations(results), Registry(), protocols)
+    standing = Standing(Attestations(results), Registry(plugins or ()), protocols)
     for line in write_board(results, output, standing.count):
         _warn(line)
     print(f"wrote {output}")

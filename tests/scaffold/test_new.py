@@ -62,7 +62,7 @@ def test_attack_on_images_is_exact_where_patches_are_fewer_than_the_width(new, m
 
 def test_attack_on_text_reads_most_words(new, median):
     new("attack", "--track", "text")
-    assert median(HERE, "mine", "token_accuracy", "--plugins", "mine") >= 0
+    assert median(HERE, "mine", "unique_token_recall", "--plugins", "mine") > 0.9
 
 
 def test_malicious_server_reads_words_where_they_stand(new, median):
