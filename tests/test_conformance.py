@@ -252,7 +252,7 @@ def test_check_tells_promise_reason_and_line_and_ends_in_code_1(gradleak, plugin
     assert ended.code == 1
     rows = [line for line in ended.out.splitlines() if "KeyError: 'tail'" in line]
     assert len(rows) == 2  # of either track, for it declines none
-    assert rows[0].split()[-1] == "(attack.py:17)"
+    assert rows[0].split()[-1] == "(attack.py:18)"
     assert "return seen.update['tail']" in ended.err
     assert "not asked" in ended.out
 
