@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,10 +13,10 @@ from tabulate import tabulate
 
 from benchmark.data.catalogue import CATALOGUE
 from benchmark.documents import read_document
-from benchmark.errors import BenchmarkError, unknown
+from benchmark.errors import BenchmarkError, PluginError, unknown
 from benchmark.metrics import METRICS
 from benchmark.protocol.places import protocol_files, suite_files
-from benchmark.registry import Kind, Registry
+from benchmark.registry import Kind, Registry, Submission
 
 Rows = tuple[list[str], list[list[object]]]
 
@@ -44,7 +45,10 @@ def listing(kind: str, plugins: tuple[Path, ...], width: int | None = None) -> s
     headers, rows = kinds[kind]()
     if width is not None:
         rows = _fitted(headers, rows, width)
-    return tabulate(rows, headers, tablefmt="simple", disable_numparse=True)
+    table = tabulate(rows, headers, tablefmt="simple", disable_numparse=True)
+    if kind not in ("attacks", "defenses"):
+        return table
+    return "\n".join([table, *(f"broken: {said}" for said in Registry(plugins).broken.values())])
 
 
 def shown(name: str, plugins: tuple[Path, ...]) -> str:
@@ -151,20 +155,51 @@ def _metrics() -> Rows:
     return ["metric", "unit", "worse for the client", "what it is"], rows
 
 
-def _submission(submission: Any) -> dict[str, Any]:  # noqa: ANN401
+def _submission(submission: Submission) -> dict[str, Any]:
     manifest = submission.manifest.model_dump(
         mode="json", exclude={"variants"}, exclude_none=True, exclude_defaults=True
     )
-    instance = submission.build()
+    about = _stated(submission) if submission.outside else _built(submission)
     return {
         **manifest,
         "label": submission.label,
-        "arguments": _plain(vars(instance)),
+        "arguments": about[0],
         "folder": str(submission.folder),
         "version in full": submission.version,
         "fingerprint": submission.fingerprint,
-        "documentation": (instance.__doc__ or "").strip(),
+        "documentation": about[1].strip(),
     }
+
+
+def _built(submission: Submission) -> tuple[Any, str]:
+    """Return all arguments of a submission, and its docstring."""
+    instance = submission.build()
+    return _plain(vars(instance)), instance.__doc__ or ""
+
+
+def _stated(submission: Submission) -> tuple[Any, str]:
+    """Return the same as the source states it, not imported: arguments as they are written."""
+    module, _, name = submission.manifest.entry.partition(":")
+    path = submission.folder / f"{module}.py"
+    try:
+        body = ast.parse(path.read_bytes()).body
+    except (OSError, SyntaxError, ValueError, RecursionError) as error:
+        raise PluginError(f"{path}: cannot be read: {error}") from error
+    made = next((one for one in body if isinstance(one, ast.ClassDef) and one.name == name), None)
+    fields = [one for one in made.body if isinstance(one, ast.AnnAssign)] if made else []
+    stated: dict[str, Any] = {
+        one.target.id: _literal(one.value)
+        for one in fields
+        if isinstance(one.target, ast.Name) and "ClassVar" not in ast.unparse(one.annotation)
+    }
+    return stated | dict(submission.arguments), (made and ast.get_docstring(made)) or ""
+
+
+def _literal(value: ast.expr | None) -> Any:  # noqa: ANN401  (any constant)
+    try:
+        return None if value is None else ast.literal_eval(value)
+    except ValueError:
+        return ast.unparse(value) if value else None
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401  (any data, to what YAML writes plainly)

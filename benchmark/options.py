@@ -22,7 +22,12 @@ OwnResults = Annotated[
 ]
 Plugins = Annotated[
     list[Path] | None,
-    typer.Option(help="Another folder of submissions; its attacks run isolated.", metavar="DIR"),
+    typer.Option(
+        help="Another folder of submissions; its attacks run isolated.",
+        metavar="DIR",
+        envvar="GRADLEAK_PLUGINS",
+        show_envvar=False,
+    ),
 ]
 Mirror = Annotated[
     Path | None,

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import importlib
-import importlib.util
 import re
 import sys
 import types
@@ -16,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
@@ -29,6 +29,8 @@ from benchmark.identity import OWN, ROOT, fingerprint, inherited, sources
 Scalar = bool | int | float | str | None
 Kind = Literal["attack", "defense"]
 MANIFEST = "submission.yaml"
+ENTRY_POINTS = "gradleak.submissions"
+"""The group by which an installed package names the package that holds its submissions."""
 _EXPONENT = re.compile(r"[-+]?\d+e[-+]?\d+")  # to YAML 1.1 a word
 _EXACTLY = ConfigDict(strict=True, allow_inf_nan=False)
 TUNED: tuple[str, Scalar] = ("rate", "tuned")
@@ -40,7 +42,8 @@ class Manifest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_]*$")
+    name: str = Field(pattern=r"^([a-z0-9][a-z0-9_-]*/)?[a-z0-9][a-z0-9_]*$")
+    """Of an installed package's, `package/name`; the file says the second part alone."""
     kind: Kind
     entry: str = Field(pattern=r"^[A-Za-z_]\w*:[A-Za-z_]\w*$")
     """`module:Class`, the module a file of the folder."""
@@ -65,6 +68,8 @@ class Manifest(BaseModel):
     closest to ours; by data set where they differ."""
     adaptive_to: tuple[str, ...] = ()
     """Names of the defenses that an attack knows how to meet."""
+    strength: str | None = None
+    """A defense's argument at whose zero it does nothing."""
     deviations: str | None = None
     """What differs from the paper and may help or hinder, in one line."""
 
@@ -74,6 +79,8 @@ class Manifest(BaseModel):
             raise ValueError("grants are a control's alone")
         if self.adaptive_to and self.kind != "attack":
             raise ValueError("adaptive_to is an attack's alone")
+        if self.strength and self.kind != "defense":
+            raise ValueError("strength is a defense's alone")
         return self
 
 
@@ -178,31 +185,55 @@ class Registry:
     """All submissions found, by kind and label."""
 
     def __init__(self, folders: Iterable[Path] = ()) -> None:
-        """Find submissions.
+        """Find submissions; nothing is imported.
+
+        What is outside the repository and broken is left out and told in `broken`.
 
         Args:
             folders: beside the repository's own and the installed entry points.
 
         Raises:
-            PluginError: a folder without submissions, a bad manifest, or a name taken twice.
+            PluginError: a folder named without submissions, or a bad manifest of the repository's.
         """
         self._found: dict[tuple[Kind, str], tuple[Manifest, Path]] = {}
-        for folder in [OWN, *_entry_point_folders(), *(path.resolve() for path in folders)]:
-            manifests = sorted(folder.rglob(MANIFEST))
-            if not manifests:
-                raise PluginError(f"{folder}: no submission.yaml in it or below")
-            for path in manifests:
-                if not path.relative_to(folder).as_posix().startswith("_"):
-                    self._add(path)
-        for manifest, folder in self._found.values():
-            for name in manifest.adaptive_to:
-                if ("defense", name) not in self._found:
-                    known = ", ".join(self.names("defense"))
-                    path = folder / MANIFEST
-                    raise PluginError(f"{path}: adaptive_to: no defense {name!r}; known: {known}")
+        self.broken: dict[Path, str] = {}
+        """By folder, the one line on what is wrong with a submission from outside."""
+        self._search(OWN)
+        for package, folder in _installed():
+            if folder is None:
+                self.broken[Path(package)] = f"{package}: its submissions cannot be found"
+            else:
+                self._search(folder, package)
+        for path in folders:
+            if not self._search(path.resolve()):
+                raise PluginError(f"{path.resolve()}: no {MANIFEST} in it or below")
+        known = self.names("defense")
+        for (kind, name), (manifest, folder) in list(self._found.items()):
+            if strange := sorted(set(manifest.adaptive_to) - set(known)):
+                said = f"adaptive_to: no defense {strange[0]!r}; known: {', '.join(known)}"
+                del self._found[kind, name]
+                self._blame(folder, f"{folder / MANIFEST}: {said}")
 
-    def _add(self, path: Path) -> None:
+    def _search(self, folder: Path, package: str | None = None) -> bool:
+        """Add what a folder holds; tell whether it holds anything, templates included."""
+        paths = sorted(folder.rglob(MANIFEST))
+        for path in paths:
+            if not path.relative_to(folder).as_posix().startswith("_"):
+                try:
+                    self._add(path, package)
+                except PluginError as error:
+                    self._blame(path.parent, str(error))
+        return bool(paths)
+
+    def _blame(self, folder: Path, said: str) -> None:
+        if folder.is_relative_to(OWN):
+            raise PluginError(said)
+        self.broken[folder] = said
+
+    def _add(self, path: Path, package: str | None) -> None:
         manifest = _manifest(path)
+        if package is not None:
+            manifest = manifest.model_copy(update={"name": f"{package}/{manifest.name}"})
         key = (manifest.kind, manifest.name)
         if key in self._found and self._found[key][1] != path.parent:
             raise PluginError(
@@ -243,6 +274,9 @@ class Registry:
         """
         name, *given = label.split(",")
         if (kind, name) not in self._found:
+            for folder, said in self.broken.items():
+                if folder.name == name:
+                    raise PluginError(said)
             raise PluginError(unknown(kind, name, self.names(kind)))
         manifest, folder = self._found[kind, name]
         if not given:
@@ -277,13 +311,17 @@ def _manifest(path: Path) -> Manifest:
         first = error.errors()[0]
         where = ".".join(str(key) for key in first["loc"])
         raise PluginError(f"{path}: {where}: {first['msg']}") from error
+    if "/" in manifest.name:
+        raise PluginError(f"{path}: name: wanted no /, which stands after a package's name")
     return manifest
 
 
-def _entry_point_folders() -> list[Path]:
-    folders = []
-    for point in entry_points(group="gradleak.submissions"):
-        spec = importlib.util.find_spec(point.value)
-        for location in (spec.submodule_search_locations or []) if spec else []:
-            folders.append(Path(location).resolve())
-    return folders
+def _installed() -> list[tuple[str, Path | None]]:
+    """Return the installed packages that name submissions, and where these lie; imports nothing."""
+    found = []
+    for point in entry_points(group=ENTRY_POINTS):
+        top, *below = point.module.split(".")
+        spec = find_spec(top)
+        places = (Path(place, *below) for place in (spec and spec.submodule_search_locations) or [])
+        found.append((point.name, next((p.resolve() for p in places if p.is_dir()), None)))
+    return found

@@ -61,8 +61,46 @@ def test_protocol_that_cannot_run_is_refused_before_anything_is_written(tiny, gr
 
 def test_plugin_that_exits_on_import_is_refused(plugin, tiny, gradleak, results):
     folder = plugin("quits", source="raise SystemExit(0)")
-    ended = gradleak("run", tiny(), "--plugins", folder, "--results", results)
+    ended = gradleak("run", tiny(), "--plugins", folder, "--attack", "quits", "--results", results)
     without(ended, results, "cannot be imported: SystemExit: 0")
+
+
+def test_broken_plugins_disable_only_themselves(plugin, tiny, gradleak, results):
+    plugin("quits", source="raise SystemExit(0)")
+    plugin("breaks", source="raise RuntimeError('on import')", kind="defense")
+    plugin("colours", colour="red")
+    folder = plugin("grey", "return grey(seen)")
+    words = ("run", tiny(), "--plugins", folder, "--results", results)
+    asked = ("--attack", "quits", "--attack", "grey", "--defense", "breaks", "--defense", "none")
+    ended = gradleak(*words, *asked)
+    assert ended.code == 2
+    told = sorted(line for line in ended.err.splitlines() if "disabled" in line)
+    assert len(told) == 3
+    assert all(any(name in line for line in told) for name in ("breaks", "colours", "quits"))
+    frame = load_results(results)
+    assert frame[["attack", "defense", "status"]].drop_duplicates().to_numpy().tolist() == [
+        ["grey", "none", "completed"]
+    ]
+
+
+def test_plan_list_and_show_import_nothing_from_outside(plugin, tiny, gradleak, results, tmp_path):
+    trace = tmp_path / "imported"
+    source = f"'Mine.'\nopen({str(trace)!r}, 'w')\n"
+    plugin("mine", source=source + "class Plugin: 'It reads.'\n")
+    folder = plugin("hides", source=source + "class Plugin: 'It hides.'\n", kind="defense")
+    plugged = ("--plugins", folder)
+    words = ("--plan", "--verbose", "--attack", "mine", "--results", results)
+    plan = gradleak("run", tiny(), *plugged, *words)
+    assert (plan.code, plan.err) == (0, "")
+    assert "hides" in plan.out
+    assert "hides" in gradleak("list", "defenses", *plugged).out
+    assert "It reads." in gradleak("show", "mine", *plugged).out
+    assert not trace.exists()
+
+
+def test_plugins_are_found_by_the_environment(plugin, gradleak, monkeypatch):
+    monkeypatch.setenv("GRADLEAK_PLUGINS", str(plugin("mine")))
+    assert "\nmine " in gradleak("list", "attacks").out
 
 
 @pytest.mark.parametrize(

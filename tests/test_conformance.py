@@ -1,11 +1,14 @@
 """The conformance suite refuses a submission for each promise it breaks."""
 
+import re
+
 import pytest
+import torch
 
-from benchmark.conformance import check_attack, check_defense
-from benchmark.errors import PluginError
+from benchmark.conformance import attacks, defenses
+from benchmark.conformance.words import words
 
-ATTACK = """
+ATTACK = """'A constant.'
 from dataclasses import dataclass
 import torch
 from benchmark.api import Attack, Reconstruction
@@ -24,7 +27,7 @@ TOGETHER = """
     def reconstruct_stack(self, stack):
         return {answers}
 """
-DEFENSE = """
+DEFENSE = """'A constant.'
 from dataclasses import dataclass
 import torch
 from benchmark.api import Defense, Update
@@ -39,7 +42,7 @@ BAD_ATTACKS = {
     "is not frozen": ({"frozen": ""}, "Plugin is no frozen dataclass"),
     "draws from the global stream": (
         {"body": "return grey(seen, float(torch.rand(())))"},
-        "a stack and its trials differ",
+        "same seed, same bits: the same seed gave another answer",
     ),
     "answers a stack otherwise": (
         {"answers": "[grey(seen, 0.4) for seen in stack]"},
@@ -55,11 +58,11 @@ BAD_ATTACKS = {
     "answers too few trials": ({"answers": "[grey(stack[0])]"}, "1 answers to 2 trials"),
     "writes to the update": (
         {"body": "seen.update['head.bias'].zero_(); return grey(seen)"},
-        "changed the observation in place",
+        "changed the update or a network in place",
     ),
     "writes to the model": (
         {"body": "torch.nn.init.zeros_(seen.model.network.head.bias); return grey(seen)"},
-        "changed the observation in place",
+        "changed the update or a network in place",
     ),
     "answers NaN": ({"body": "return grey(seen, float('nan'))"}, "images that are not finite"),
     "answers infinity": (
@@ -70,6 +73,43 @@ BAD_ATTACKS = {
         {"body": "return Reconstruction(grey(seen).images.double())"},
         "images of torch.float64; wanted torch.float32",
     ),
+    "seeds the global stream": (
+        {"body": "torch.manual_seed(0); return grey(seen, float(torch.rand(())))"},
+        "same seed, same bits: seeds the global generator of torch",
+    ),
+    "draws from numpy": (
+        {"body": "import numpy; return grey(seen, float(numpy.random.rand()))"},
+        "same seed, same bits: the same seed gave another answer",
+    ),
+    "draws from random": (
+        {"body": "import random; return grey(seen, random.random())"},
+        "same seed, same bits: the same seed gave another answer",
+    ),
+    "reads what it does not say it needs": (
+        {"body": "return grey(seen, float(seen.data_statistics.mean[0]))"},
+        "without data_statistics: WithheldError: data_statistics is not granted",
+    ),
+    "leaves another default dtype": (
+        {"body": "torch.set_default_dtype(torch.float16); return grey(seen)"},
+        "changed torch's default dtype",
+    ),
+    "leaves gradients off": (
+        {"body": "torch.set_grad_enabled(False); return grey(seen)"},
+        "changed torch's grad mode",
+    ),
+    "leaves threads": (
+        {"body": "torch.set_num_threads(7); return grey(seen)"},
+        "changed torch's threads",
+    ),
+    "leaves a variable": (
+        {"body": "import os; os.environ['LEFT'] = '1'; return grey(seen)"},
+        "changed the environment",
+    ),
+    "writes past torch's counters": (
+        {"body": "seen.update['head.bias'].data.zero_(); return grey(seen)"},
+        "changed the update or a network in place",
+    ),
+    "returns nothing": ({"body": "return None"}, "returned a NoneType; wanted a Reconstruction"),
     "spends more than its budget": (
         {"body": "return Reconstruction(grey(seen).images, 1)"},
         "spent 1 gradient evaluations; the budget is 0",
@@ -87,7 +127,7 @@ BAD_ATTACKS = {
     ),
     "gives up": (
         {"body": "return Reconstruction(grey(seen).images, failure='too hard')"},
-        "tried: too hard",
+        "too hard",
     ),
     "needs what no one grants": ({"needs": "{'magic'}"}, "needs {'magic'}; wanted batch_size"),
 }
@@ -99,7 +139,7 @@ BAD_DEFENSES = {
     ),
     "writes to the update": (
         {"hook": UPDATE + "update['head.bias'].add_(1)\n        return update"},
-        "changed the undefended update in place",
+        "changed the undefended update's head.bias in place",
     ),
     "writes to the victim": (
         {
@@ -107,67 +147,141 @@ BAD_DEFENSES = {
             "        torch.nn.init.zeros_(model.network.head.weight)\n"
             "        return model"
         },
-        "changed the victim in place",
+        "changed the victim's network.head.weight in place",
     ),
     "sends NaN": (
         {"hook": UPDATE + "return Update({n: t * torch.nan for n, t in update.items()})"},
         "with values that are not finite",
     ),
     "fails": ({"hook": UPDATE + "return update['tail']"}, "KeyError: 'tail'"),
+    "seeds the global stream": (
+        {"hook": UPDATE + "torch.manual_seed(0)\n        return update"},
+        "seeds the global generator of torch",
+    ),
+    "does something at strength zero": (
+        {"hook": "scale: float = 1.0\n    " + UPDATE + "return update.without('head.bias')"},
+        "at scale=0 it sends another head.bias",
+    ),
+    "names a strength that there is not": ({}, "unexpected keyword argument 'scale'"),
+    "sends nothing": ({"hook": UPDATE + "return Update({})"}, "sends nothing at all"),
     "tells a draw": (
         {"hook": "def describe(self): return {'key': torch.ones(2)}"},
-        "describes itself in more than plain words",
+        "describes key by a Tensor; wanted plain words",
     ),
 }
 
 
+def faults(rows):
+    """Return what is wrong, a line a broken promise."""
+    return [f"{r.promise}: {r.reason} ({r.place})" for r in rows if r.answer == "fail"]
+
+
 @pytest.fixture
 def checked(plugin, bench, seen_by):
-    """Write a submission and put it through the suite."""
+    """Write a submission, ask it for every promise, and return what is wrong."""
 
-    def attack(frozen="frozen=True", body="return grey(seen)", answers=None, needs="set()"):
+    def attack(
+        frozen="frozen=True", body="return grey(seen)", answers=None, needs="{'batch_size'}"
+    ):
         source = ATTACK.format(frozen=frozen, body=body, needs=needs)
         source += TOGETHER.format(answers=answers) if answers else ""
         made = bench(plugin("tried", source=source))
         (submission,) = made.registry.find("attack", "tried")
-        return check_attack(submission, seen_by(made, "tried"))
+        stack = seen_by(made, "tried" if "magic" not in needs else "prior_only")
+        return faults([*words(submission), *attacks.Asked(submission, stack).rows()])
 
     def defense(frozen="frozen=True", hook="pass"):
         source = DEFENSE.format(frozen=frozen, hook=hook)
-        made = bench(plugin("tried", source=source, kind="defense"))
+        made = bench(plugin("tried", source=source, kind="defense", strength="scale"))
         (submission,) = made.registry.find("defense", "tried")
-        check_defense(submission, made.round, [0, 1])
+        return faults([*words(submission), *defenses.Asked(submission, [made.round]).rows()])
 
     return {"attack": attack, "defense": defense}
 
 
-def test_submissions_that_keep_every_promise_pass(checked):
-    answers = checked["attack"]()
-    assert len(answers) == 2
+def test_attack_that_keeps_every_promise_passes(checked):
+    assert checked["attack"]() == []
 
 
 def test_defense_that_keeps_every_promise_passes(checked):
-    checked["defense"](
-        hook=UPDATE + "draw = draws.random()\n"
-        "        return Update({n: t + draw for n, t in update.items()})"
+    hook = (
+        "scale: float = 1.0\n    "
+        + UPDATE
+        + (
+            "draw = self.scale * draws.random()\n"
+            "        return Update({n: t + draw for n, t in update.items()})"
+        )
     )
+    assert checked["defense"](hook=hook) == []
 
 
 def test_attack_may_draw_from_its_own_generator(checked):
-    checked["attack"](body="return grey(seen, float(torch.rand((), generator=seen.generator)))")
+    body = "return grey(seen, float(torch.rand((), generator=seen.generator)))"
+    assert checked["attack"](body=body) == []
 
 
 @pytest.mark.parametrize("promise", BAD_ATTACKS)
 def test_attack_is_refused_that(checked, promise):
     source, said = BAD_ATTACKS[promise]
-    with pytest.raises(PluginError, match=said) as raised:
-        checked["attack"](**source)
-    assert "tried" in str(raised.value)
+    found = checked["attack"](**source)
+    assert any(said in line for line in found), found
+    assert all(re.search(r"\(attack\.py:\d+\)$", line) for line in found)
 
 
 @pytest.mark.parametrize("promise", BAD_DEFENSES)
 def test_defense_is_refused_that(checked, promise):
     source, said = BAD_DEFENSES[promise]
-    with pytest.raises(PluginError, match=said) as raised:
-        checked["defense"](**source)
-    assert "tried" in str(raised.value)
+    found = checked["defense"](**source)
+    assert any(said in line for line in found), found
+
+
+def test_settings_are_put_back_after_each_run(checked):
+    threads = torch.get_num_threads()
+    checked["attack"](body="torch.set_num_threads(7); return grey(seen)")
+    assert torch.get_num_threads() == threads
+
+
+def test_line_that_raised_is_told(checked):
+    (line, *_) = checked["attack"](body="x = 1\n        return seen.update['tail']")
+    assert "KeyError: 'tail' (attack.py:15)" in line
+
+
+def test_check_tells_promise_reason_and_line_and_ends_in_code_1(gradleak, plugin):
+    folder = plugin("mine", "return seen.update['tail']")
+    ended = gradleak("check", folder / "mine", "--traceback")
+    assert ended.code == 1
+    rows = [line for line in ended.out.splitlines() if "KeyError: 'tail'" in line]
+    assert len(rows) == 2  # of either track, for it declines none
+    assert rows[0].split()[-1] == "(attack.py:18)"
+    assert "return seen.update['tail']" in ended.err
+    assert "not asked" in ended.out
+
+
+def test_check_of_a_process_that_ends_is_a_failure_whatever_its_code(gradleak, plugin):
+    ended = gradleak("check", plugin("quits", "os._exit(0)"))
+    assert ended.code == 1
+    assert "its process ended with exit code 0 after: fits a victim" in ended.out
+
+
+def test_check_of_a_broken_manifest_is_a_failure(gradleak, plugin):
+    ended = gradleak("check", plugin("mine", colour="red"))
+    assert (ended.code, "colour: Extra inputs are not permitted" in ended.out) == (1, True)
+
+
+def test_check_of_code_that_does_not_load_tells_its_line(gradleak, plugin):
+    ended = gradleak("check", plugin("mine", source="x = 1\ny = 1 / 0\n"))
+    assert ended.code == 1
+    assert "ZeroDivisionError" in ended.out
+    assert "(attack.py:2)" in ended.out
+
+
+def test_check_of_what_there_is_not_ends_in_one_line_and_code_2(gradleak):
+    ended = gradleak("check", "nonesuch")
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert "neither a folder nor a submission" in ended.err
+
+
+def test_check_of_a_registered_name_passes(gradleak):
+    ended = gradleak("check", "sign_update")
+    assert (ended.code, ended.err) == (0, "")
+    assert "no promise broken" in ended.out

@@ -37,6 +37,10 @@ def test_list_and_show_know_plugins(plugin):
     assert ["mine,level=0.25", "My", "own"] in rows
     entry = yaml.safe_load(shown("mine", (folder,)))
     assert entry["arguments"] == {"level": 0.25}
+    assert shown("mine,defaults", (folder,)).count("level: 0.5") == 1
+    plugin("other", colour="red")
+    assert "broken: " in listing("attacks", (folder,)).splitlines()[-1]
+    assert "broken: " not in listing("attacks", ())
     assert entry["folder"] == str(folder / "mine")
     assert entry["fingerprint"] == Registry([folder]).find("attack", "mine")[0].fingerprint
 

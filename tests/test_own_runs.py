@@ -134,7 +134,7 @@ def test_run_ends_with_a_table_of_scores_and_why_attacks_did_not_fit(home, gradl
 
 
 def test_interrupted_run_says_what_is_kept_and_how_to_go_on(home, gradleak, monkeypatch):
-    def interrupted(self, groups):
+    def interrupted(self, groups, until):
         raise KeyboardInterrupt
 
     gradleak("new", "protocol", "mine")

@@ -1,8 +1,11 @@
+import sys
+
 import pytest
 import torch
 
 from benchmark.contract import Attack, Defense
 from benchmark.errors import PluginError
+from benchmark.records import load_results
 from benchmark.registry import Registry
 
 DEFENSE = """
@@ -24,6 +27,14 @@ def refusal(folder, *labels):
         build()
     assert "\n" not in str(refused.value)
     return str(refused.value)
+
+
+def fault(folder):
+    """Return the one line on the submission of a folder that is broken."""
+    ((at, said),) = Registry([folder]).broken.items()
+    assert at.is_relative_to(folder)
+    assert "\n" not in said
+    return said
 
 
 @pytest.mark.parametrize(("kind", "base"), [("attack", Attack), ("defense", Defense)])
@@ -76,7 +87,7 @@ def test_kinds_have_names_of_their_own(plugin):
 
 
 def test_taken_name_is_refused_with_both_places(plugin):
-    said = refusal(plugin("mine", name="oracle"))
+    said = fault(plugin("mine", name="oracle"))
     assert "mine/submission.yaml: the attack oracle is taken by" in said
     assert "submissions/attacks/oracle" in said
 
@@ -101,13 +112,23 @@ def test_folder_without_submissions_is_refused(tmp_path):
     ],
 )
 def test_wrong_manifest_is_refused_by_file_and_key(plugin, manifest, said):
-    assert said in refusal(plugin("mine", **manifest))
+    assert said in fault(plugin("mine", **manifest))
 
 
 def test_malformed_manifest_is_refused(plugin):
     folder = plugin("mine")
     (folder / "mine/submission.yaml").write_text("name: [")
-    assert "mine/submission.yaml: malformed YAML" in refusal(folder)
+    assert "mine/submission.yaml: malformed YAML" in fault(folder)
+
+
+def test_broken_submission_disables_only_itself(plugin):
+    folder = plugin("mine", colour="red")
+    plugin("other", adaptive_to=["nonesuch"])
+    plugin("third")
+    registry = Registry([folder])
+    assert {path.name for path in registry.broken} == {"mine", "other"}
+    assert "third" in registry.names("attack")
+    assert "colour: Extra inputs" in refusal(folder, "mine")
 
 
 @pytest.mark.parametrize(
@@ -167,17 +188,78 @@ def test_attack_names_defenses_that_there_are(plugin):
     folder = plugin("knows", adaptive_to=["sign_update"])
     assert "knows" in Registry([folder]).adaptive_to("sign_update")
     plugin("knows", adaptive_to=["nonesuch"])
-    with pytest.raises(PluginError, match="adaptive_to: no defense 'nonesuch'; known: "):
-        Registry([folder])
+    assert "adaptive_to: no defense 'nonesuch'; known: " in fault(folder)
 
 
 def test_only_an_attack_is_adaptive(plugin):
     folder = plugin("knows", kind="defense", adaptive_to=["sign_update"])
-    with pytest.raises(PluginError, match="adaptive_to is an attack's alone"):
-        Registry([folder])
+    assert "adaptive_to is an attack's alone" in fault(folder)
+
+
+def test_only_a_defense_has_a_strength(plugin):
+    assert "strength is a defense's alone" in fault(plugin("strong", strength="level"))
 
 
 def test_number_may_be_written_with_an_exponent_alone():
     (found,) = Registry().find("defense", "gaussian_noise,scale=1e-05")
     assert found.build().scale == 1e-05
     assert found.label == "gaussian_noise,scale=1e-05"
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch, plugin):
+    """Install a tiny package with a submission, as pip would: files and metadata on the path."""
+
+    def install(points="inverse = inverse_kit.methods"):
+        site = tmp_path / "site"
+        methods = site / "inverse_kit" / "methods"
+        methods.mkdir(parents=True)
+        (site / "inverse_kit" / "__init__.py").write_text("raise RuntimeError('imported')")
+        plugin("mine", "return grey(seen)").joinpath("mine").rename(methods / "mine")
+        info = site / "inverse_kit-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: inverse-kit\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[gradleak.submissions]\n{points}\n")
+        monkeypatch.syspath_prepend(str(site))
+        return methods
+
+    return install
+
+
+def test_installed_package_is_found_by_its_entry_point_and_not_imported(package):
+    folder = package()
+    (found,) = Registry().find("attack", "inverse/mine")
+    assert (found.label, found.folder) == ("inverse/mine", folder / "mine")
+    assert found.outside
+    assert "inverse_kit" not in sys.modules
+    assert found.build().level == 0.5
+
+
+def test_installed_package_takes_no_name_of_the_repository(package):
+    folder = package("inverse = inverse_kit.methods")
+    manifest = folder / "mine" / "submission.yaml"
+    manifest.write_text(manifest.read_text().replace("name: mine", "name: oracle"))
+    assert {"oracle", "inverse/oracle"} <= set(Registry().names("attack"))
+
+
+def test_installed_package_that_is_not_there_disables_only_itself(package):
+    package("inverse = elsewhere.methods")
+    registry = Registry()
+    assert list(registry.broken.values()) == ["inverse: its submissions cannot be found"]
+    assert "oracle" in registry.names("attack")
+
+
+def test_runs_of_an_installed_package_have_records_of_their_own(package, gradleak, tiny, tmp_path):
+    package()
+    results = tmp_path / "results"
+    words = ("run", tiny(), "--attack", "inverse/mine", "--defense", "none", "--results", results)
+    assert gradleak(*words).code == 0
+    frame = load_results(results)
+    assert set(frame["attack"]) == {"inverse/mine"}
+    assert set(frame["status"]) == {"completed"}
+    again = gradleak(*words)
+    assert "0 due" in again.out
+
+
+def test_name_with_a_slash_is_a_package_s_alone(plugin):
+    assert "name: wanted no /" in fault(plugin("mine", name="numpy/mine"))

@@ -32,10 +32,13 @@ from benchmark.contract import (
     Stack,
     Victim,
 )
-from benchmark.errors import NotApplicable, PluginError
+from benchmark.errors import NotApplicable, PluginError, WithheldError
+from benchmark.identity import ROOT
 from benchmark.records import FailureKind, Status
 from benchmark.registry import Submission
 from benchmark.running.memory import Peak
+
+_BENCHMARK = ROOT / "benchmark"
 
 
 class OutOfTime(BaseException):
@@ -93,7 +96,7 @@ def verdict(attack: Attack, seen: Observation) -> Verdict:
             missing = tuple(need for need in needs if getattr(seen.knowledge, need.value) is None)
             if not missing:
                 attack.applies(replace(seen, update=seen.update.shapes))
-    except NotApplicable as reason:
+    except (NotApplicable, WithheldError) as reason:
         return Verdict("not_applicable", str(reason))
     except OutOfTime:
         said = f"applies: passed its limit of {seen.budget.seconds:g} s"
@@ -211,6 +214,9 @@ def _described(error: BaseException) -> str:
     frames = traceback.extract_tb(sys.exc_info()[2])
     here = Path(__file__).name
     inside = [frame for frame in frames if Path(frame.filename).name != here]
-    place = next((f for f in reversed(inside) if "site-packages" not in f.filename), None)
-    where = f" ({Path(place.filename).name}:{place.lineno})" if place else ""
+    own = [frame for frame in inside if "site-packages" not in frame.filename]
+    theirs = [frame for frame in own if not Path(frame.filename).is_relative_to(_BENCHMARK)]
+    places = (f"{Path(f.filename).name}:{f.lineno}" for f in (*theirs[-1:], *own[-1:]))
+    where = ", in ".join(dict.fromkeys(places))  # the submission's line, and what it called
+    where = f" ({where})" if where else ""
     return f"{type(error).__name__}: {said[0] if said else ''}{where}"

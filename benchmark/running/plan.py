@@ -32,7 +32,7 @@ class Group:
 
     def lock(self, results: Path) -> Path:
         """Return the file by which one runner at a time has the group."""
-        return results / self.protocol.name / f".{self.defense.label}.lock"
+        return results / self.protocol.name / f".{self.defense.label.replace('/', '.')}.lock"
 
     def __str__(self) -> str:
         return f"{self.protocol.name} x {self.defense.label}"

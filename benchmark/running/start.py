@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -17,7 +17,7 @@ from benchmark import records
 from benchmark.attestations import Attestations, Standing, name_few
 from benchmark.cell import Cell, Worker
 from benchmark.contract import Defense
-from benchmark.errors import BenchmarkError, DefenseError
+from benchmark.errors import BenchmarkError, DefenseError, PluginError
 from benchmark.protocol import load_suite
 from benchmark.registry import Kind, Registry, Submission
 from benchmark.running.checks import check
@@ -132,7 +132,7 @@ def carry_out(order: Order, *, only_plan: bool, verbose: bool = False) -> int:
     if order.jobs > 1:
         return _shared(order, due, console)
     with ExitStack() as stack:
-        worker_of = _workers(order, due, device, stack)
+        worker_of, due, disabled = _workers(order, due, device, stack)
         progress = stack.enter_context(Progress(len(left), trials, console))
         runner = LocalRunner(
             order.results,
@@ -153,11 +153,11 @@ def carry_out(order: Order, *, only_plan: bool, verbose: bool = False) -> int:
             )
             return INTERRUPTED
     if order.job is not None:
-        return _report(tally, order, console)
+        return _report(tally, order, console) or (2 if disabled else 0)
     made = survey(due, order.results).current if tally.records else []
     for line in scores(list(dict.fromkeys(g.protocol for g in due)), made, console.width):
         say(console, line)
-    return _report(tally, order, console)
+    return _report(tally, order, console) or (2 if disabled else 0)
 
 
 def _own_first(order: Order, due: list[Group]) -> list[Group]:
@@ -212,10 +212,11 @@ def try_out(order: Order) -> int:
     cells = sum(len(group.attacks) for group in due)
     made: list[Smoked] = []
     with ExitStack() as stack:
+        worker_of, due, disabled = _workers(order, due, device, stack)
         tried = smoke(
             due,
             load=lambda group: load_setting(group.protocol, order.mirror, device),
-            worker_of=_workers(order, due, device, stack),
+            worker_of=worker_of,
             provenance=provenance(device),
         )
         progress = stack.enter_context(Progress(cells, cells, console))
@@ -224,7 +225,7 @@ def try_out(order: Order) -> int:
             progress.advance(one.cell, 1)
             progress.done(one.cell, 1)
     print(outcomes(made))
-    return 2 if failed(made) else 0
+    return 2 if failed(made) or disabled else 0
 
 
 def device_named(name: str) -> torch.device:
@@ -244,12 +245,48 @@ def device_named(name: str) -> torch.device:
 
 def _workers(
     order: Order, due: list[Group], device: torch.device, stack: ExitStack
-) -> Callable[[Submission], Worker]:
-    """Return which worker runs a submission; a PluginError where one cannot be loaded."""
+) -> tuple[Callable[[Submission], Worker], list[Group], list[str]]:
+    """Load every submission; what is outside and broken is said, and its cells alone are left out.
+
+    Returns:
+        Which worker runs a submission; the groups that are left; why others are not, a line each.
+
+    Raises:
+        PluginError: one of the repository's cannot be loaded, or no cell is left.
+    """
     worker_of = workers(device, stack, isolate=order.isolate)
+    broken: dict[tuple[str, str], str] = {}
     for submission in {one.label: one for group in due for one in group.attacks}.values():
-        worker_of(submission).load(submission)
-    return worker_of
+        with _disabling(submission, broken):
+            worker_of(submission).load(submission)
+    for submission in {group.defense.label: group.defense for group in due}.values():
+        with _disabling(submission, broken):
+            _check_defense(submission)
+    kept = [
+        replace(group, attacks=tuple(one for one in group.attacks if _key(one) not in broken))
+        for group in due
+        if _key(group.defense) not in broken
+    ]
+    kept = [group for group in kept if group.attacks]
+    if not kept and broken:
+        raise PluginError(next(iter(broken.values())))
+    for said in broken.values():
+        print(f"gradleak: disabled: {said}", file=sys.stderr)
+    return worker_of, kept, list(broken.values())
+
+
+@contextmanager
+def _disabling(submission: Submission, broken: dict[tuple[str, str], str]) -> Iterator[None]:
+    try:
+        yield
+    except PluginError as error:
+        if not submission.outside:
+            raise
+        broken[_key(submission)] = str(error)
+
+
+def _key(submission: Submission) -> tuple[str, str]:
+    return submission.manifest.kind, submission.label
 
 
 def workers(
@@ -274,11 +311,14 @@ def _groups(order: Order) -> list[Group]:
         if not order.attacks:
             attacks = [one for one in attacks if one.manifest.name not in part.leave_out]
         for submission in defenses:
-            _check_defense(submission)
+            if not submission.outside:  # what is, is loaded where it runs, not by a plan
+                _check_defense(submission)
         trials = order.trials or part.trials
         for protocol in part.protocols:
             tuned = resolve(attacks, protocol, order.results)
             made += groups([protocol], defenses, tuned, order.seeds, trials)
+    for said in registry.broken.values():
+        print(f"gradleak: disabled: {said}", file=sys.stderr)
     return distinct(made)  # two suites of one may name the same cell
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmark.conformance import check_attack
+from benchmark.conformance.attacks import Asked
 from benchmark.registry import Registry
 from benchmark.running.sandbox import Sandbox
 
@@ -75,8 +75,9 @@ def test_inverter_is_made_once(trained, cache):
 def test_attack_keeps_the_contract(trained, seen_by):
     bench, _ = trained("none")
     stack = seen_by(bench, "learned_inverter")
-    answers = check_attack(ATTACK, stack)
-    assert [answer.images.shape for answer in answers] == [(1, 1, 8, 8)] * 2
+    asked = Asked(ATTACK, stack)
+    assert [row for row in asked.rows() if row.answer == "fail"] == []
+    assert [answer.images.shape for answer in asked.answers] == [(1, 1, 8, 8)] * 2
 
 
 def test_isolated_attack_has_the_inverter_too(trained):

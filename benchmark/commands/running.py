@@ -1,0 +1,176 @@
+"""`gradleak run`, `verify`, `nightly` and `merge`: records are made, proved and joined."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from benchmark.errors import BenchmarkError
+from benchmark.options import (
+    SELECTS,
+    Device,
+    Key,
+    Mirror,
+    OwnResults,
+    Plugins,
+    Results,
+    Seeds,
+    count,
+    mirror,
+    numbers,
+)
+from benchmark.outputs import board_of, results_of
+
+
+def run(
+    suite: Annotated[str, typer.Argument(metavar="SUITE_OR_PROTOCOL")],
+    attack: Annotated[
+        list[str] | None, typer.Option(help=f"Only this attack{SELECTS}", metavar="NAME")
+    ] = None,
+    defense: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Only this defense{SELECTS}", metavar="NAME"),
+    ] = None,
+    trials: Annotated[
+        str | None, typer.Option(help="At most the first N trials of each seed.", metavar="N")
+    ] = None,
+    seeds: Seeds = None,
+    device: Device = "auto",
+    results: OwnResults = None,
+    data: Mirror = None,
+    plugins: Plugins = None,
+    protocols: Annotated[
+        Path | None,
+        typer.Option(help="A folder of your own protocols and suites.", metavar="DIR"),
+    ] = None,
+    isolate: Annotated[
+        bool, typer.Option("--isolate", help="Run every attack in a child process.")
+    ] = False,
+    key: Key = None,
+    plan: Annotated[
+        bool,
+        typer.Option("--plan", help="Only say what is due and its cost; run and write nothing."),
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="With --plan: by defense and seed too.")
+    ] = False,
+    smoke: Annotated[
+        bool,
+        typer.Option("--smoke", help="Only try one small trial of each cell; write nothing."),
+    ] = False,
+    jobs: Annotated[
+        int, typer.Option(help="Processes, among which cores are divided.", min=1, metavar="N")
+    ] = 1,
+    shard: Annotated[
+        str | None,
+        typer.Option(help="Only part I of N, for as many machines.", metavar="I/N"),
+    ] = None,
+    job: Annotated[str | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """Run every attack against every defense of a suite or protocol; finish what is missing.
+
+    A protocol may be a YAML file of your own. Its records, and those of a --plugins folder, go to
+    a folder own-results beside it, where --results names no other.
+    """
+    from benchmark.running.shard import Shard
+    from benchmark.running.start import Order, carry_out, try_out
+
+    order = Order(
+        suite=suite,
+        attacks=tuple(attack or ()),
+        defenses=tuple(defense or ()),
+        trials=count(trials),
+        seeds=numbers(seeds),
+        device=device,
+        results=results_of(results, (suite,), plugins, protocols),
+        mirror=mirror(data),
+        plugins=tuple(plugins or ()),
+        isolate=isolate,
+        key=key,
+        protocols=protocols,
+        shard=None if shard is None else Shard.read(shard),
+        jobs=jobs,
+        job=None if job is None else Shard.read(job),
+    )
+    if plan and smoke:
+        raise BenchmarkError("--plan and --smoke together: wanted one of them")
+    raise typer.Exit(try_out(order) if smoke else carry_out(order, only_plan=plan, verbose=verbose))
+
+
+def verify(
+    suite: Annotated[str | None, typer.Argument(metavar="[SUITE_OR_PROTOCOL]")] = None,
+    sample: Annotated[
+        int, typer.Option(help="Trials of each cell; 0 runs none.", min=0, metavar="N")
+    ] = 1,
+    changed: Annotated[
+        bool, typer.Option("--changed", help="Only cells whose source has moved.")
+    ] = False,
+    hours: Annotated[
+        float | None,
+        typer.Option(
+            help="Time to spend, cheapest cells first; 3.5 minutes with --changed, else no limit.",
+            metavar="H",
+        ),
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(help="Compare with these records in place of running.", metavar="DIR"),
+    ] = None,
+    results: OwnResults = None,
+    data: Mirror = None,
+    device: Device = "auto",
+    plugins: Plugins = None,
+    key: Key = None,
+) -> None:
+    """Run recorded trials again: do the records stand? Exit code 3 where they do not."""
+    from benchmark.verify import Request, verify
+
+    request = Request(
+        suite=suite,
+        sample=sample,
+        changed=changed,
+        hours=hours,
+        against=against,
+        results=results_of(results, (suite or "",), plugins),
+        mirror=mirror(data),
+        device=device,
+        plugins=tuple(plugins or ()),
+        key=key,
+    )
+    raise typer.Exit(verify(request))
+
+
+def nightly(
+    suite: Annotated[str, typer.Option(help="What to keep up to date.")] = "quick",
+    hours: Annotated[float, typer.Option(help="Time to spend.", min=0.0, metavar="H")] = 6.0,
+    sample: Annotated[
+        int, typer.Option(help="Trials of each cell to verify; 0 runs none.", min=0, metavar="N")
+    ] = 1,
+    device: Device = "auto",
+    results: Results = Path("results"),
+    output: Annotated[
+        Path | None,
+        typer.Option(help="The board; else leaderboard.md, or beside DIR.", metavar="FILE"),
+    ] = None,
+    data: Mirror = None,
+) -> None:
+    """Run what is due, verify a sample, write the board and what changed; code 3 on drift."""
+    from benchmark.nightly import Request, nightly
+
+    board = board_of(output, results)
+    published = board.with_name("reproduction.md")
+    request = Request(suite, hours, results, board, published, mirror(data), device, sample)
+    raise typer.Exit(nightly(request))
+
+
+def merge(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...")],
+    results: Results = Path("results"),
+) -> None:
+    """Join the records of other machines; two that differ are an error that names both files."""
+    from benchmark.merging import merge
+
+    for line in merge(results, folders):
+        print(line, flush=True)

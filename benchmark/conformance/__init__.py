@@ -1,0 +1,1 @@
+"""What every submission must pass: `gradleak check`, and the tests of all that are registered."""

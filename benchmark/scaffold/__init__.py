@@ -1,0 +1,1 @@
+"""`gradleak new`: a submission to begin with, which works and keeps every promise."""
