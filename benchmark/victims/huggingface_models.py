@@ -70,9 +70,8 @@ def huggingface_network(name: str, spec: ImageSpec, mirror: Path | None) -> nn.M
     if spec.initialisation.layers != Initialisation().layers:
         raise ProtocolError(f"{spec.architecture} starts as transformers starts it, not as timm")
     stated = spec.config or huggingface_config(name, mirror)
-    folder = None
-    if spec.weights == "pretrained":
-        folder = model_folder(f"huggingface/{name}", name, mirror)
+    trained = spec.weights == "pretrained"
+    folder = model_folder(f"huggingface/{name}", name, mirror) if trained else None
     try:
         network = _network(stated, spec, folder)
         network.eval().requires_grad_(True).register_forward_hook(logits_alone)
@@ -165,9 +164,7 @@ def _config(stated: dict[str, Any], spec: ImageSpec) -> tuple[Any, int]:
         )
     config: Any = CONFIG_MAPPING[model_type].from_dict(stated)
     config.architectures = config.architectures or []  # where None, AutoModel fails
-    classes = int(config.num_labels)
-    if classes != spec.classes:
-        config.num_labels = spec.classes
+    classes, config.num_labels = int(config.num_labels), spec.classes
     vision = getattr(config, "vision_config", config)  # of models of images and text
     vision.image_size, vision.num_channels = spec.size, spec.channels
     patch = getattr(vision, "patch_size", None)
@@ -189,12 +186,12 @@ def _found(network: nn.Module, spec: ImageSpec) -> _Parts:
     except NotApplicable:
         head = None
     last = [] if head is None else [network.get_submodule(head)]
-    with torch.no_grad(), layer_inputs(*last) as read:
-        logits = network(images)
+    with torch.no_grad():
+        with layer_inputs(*last) as read:
+            logits = network(images)
+        made = [layer(read[-1]) for layer in last if read]
     if not isinstance(logits, Tensor) or logits.shape != (1, spec.classes):
         raise ProtocolError(f"{spec.architecture} does not answer with logits (1, {spec.classes})")
-    with torch.no_grad():
-        made = [layer(read[-1]) for layer in last if read]
     alone = any(each.numel() == logits.numel() and torch.allclose(each, logits) for each in made)
     return _Parts(anatomy, head if alone else None)
 
