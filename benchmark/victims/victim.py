@@ -190,10 +190,12 @@ class ImageVictim(Victim):
         """Return a fresh victim of another width, with weights drawn from the generator.
 
         Raises:
-            NotApplicable: these weights are trained.
+            NotApplicable: these weights are trained, or its config states its width.
         """
         if self.spec.weights == "pretrained":
             raise NotApplicable(f"{self.spec.architecture}: trained weights have one width")
+        if self.spec.config is not None:
+            raise NotApplicable(f"{self.spec.architecture}: its config states its width")
         return self.make(self.spec.model_copy(update={"width": width}), generator)
 
 

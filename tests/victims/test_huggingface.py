@@ -114,6 +114,11 @@ def test_tokens_start_and_positions_are_fixed_as_asked(make):
     assert not fixed.anatomy.position_trained
 
 
+def test_width_is_the_config_s_alone(make):
+    with pytest.raises(NotApplicable, match="owner/tiny-vit: its config states its width"):
+        make().with_width(8, generator(0))
+
+
 def test_masked_patches_of_a_jigsaw_are_read_at_the_unknown_position(make, images):
     victim = make().with_jigsaw(Jigsaw(unknown=True), generator(1))
     masked = torch.zeros(2, 4, dtype=torch.bool)
