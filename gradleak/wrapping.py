@@ -19,7 +19,8 @@ from benchmark.victims import (
     TextSpec,
     TextVictim,
 )
-from gradleak.structure import image_anatomy
+from benchmark.victims.found.structure import image_anatomy
+from benchmark.victims.huggingface_models import logits_alone
 
 _LANGUAGE = {"GPT2LMHeadModel": "gpt2", "BertForMaskedLM": "bert_base"}
 """By class of `transformers`: the architecture whose anatomy and steps are known."""
@@ -93,7 +94,7 @@ def wrap(
     _unfuse(network)
     if isinstance(anatomy, TextAnatomy) or type(model).__name__ in _LANGUAGE:
         return _text(network, mask_token, cast("TextAnatomy | None", anatomy)).eval()
-    network.register_forward_hook(_logits)
+    network.register_forward_hook(logits_alone)
     parts = anatomy if isinstance(anatomy, ImageAnatomy) else image_anatomy(network, size)
     stated_mean, stated_std = stated_normalisation(model, parts.channels)
     spec = ImageSpec(
@@ -181,8 +182,3 @@ def _unfuse(network: nn.Module) -> None:
             cast("Any", module).fused_attn = False
     if hasattr(network, "set_attn_implementation"):
         cast("Any", network).set_attn_implementation("eager")
-
-
-def _logits(_module: nn.Module, _given: Any, answer: Any) -> Tensor:  # noqa: ANN401
-    """Return the logits of what a network answers, which `transformers` wraps."""
-    return getattr(answer, "logits", answer)

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 
 import torch
 
 from benchmark.data.own import OwnSet
-from benchmark.errors import ProtocolError
+from benchmark.errors import DataUnavailable, ProtocolError
 from benchmark.protocol import Protocol, TextProtocol, VisionProtocol
 from benchmark.running.cost import image_spec, text_spec
 from benchmark.victims import ImageSpec, TextSpec
 from benchmark.victims.architectures import make_network
 
 
-def check(protocols: Iterable[Protocol]) -> None:
+def check(protocols: Iterable[Protocol], mirror: Path | None = None) -> None:
     """Refuse a victim that cannot be built, and more trials than there are images or users.
+
+    Args:
+        protocols: that are to run.
+        mirror: says of models of the hub what they are; of one that is not here its records tell.
 
     Raises:
         ProtocolError: the first of them, with its protocol.
     """
     for protocol in protocols:
         try:
-            _build(_spec(protocol))
+            with suppress(DataUnavailable):
+                _build(_spec(protocol), mirror)
         except ProtocolError as error:
             raise ProtocolError(f"{protocol.name}: {error}") from error
         _count(protocol)
@@ -38,14 +45,14 @@ def _spec(protocol: Protocol) -> ImageSpec | TextSpec:
 
 
 @cache
-def _build(spec: ImageSpec | TextSpec) -> None:
+def _build(spec: ImageSpec | TextSpec, mirror: Path | None) -> None:
     """Build a victim of shapes without values; no file of weights is read."""
     spec = spec.model_copy(update={"weights": "random"})
     with torch.device("meta"):
         if isinstance(spec, TextSpec):
             spec.kind.network(spec, None)
         else:
-            make_network(spec, None)
+            make_network(spec, mirror)
 
 
 def _count(protocol: Protocol) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from tabulate import tabulate
 
 from benchmark.cell import Cell
-from benchmark.errors import ProtocolError
+from benchmark.errors import DataUnavailable, ProtocolError
 from benchmark.protocol import Protocol, TextProtocol, VisionProtocol
 from benchmark.records import Record, file_of, known
 from benchmark.registry import Submission
@@ -221,7 +221,7 @@ def _forward(protocol: Protocol) -> float | None:
         assert isinstance(protocol, VisionProtocol)
         classes = len(protocol.data.entry.class_names)
         return float(items * operations(image_spec(protocol.victim, protocol.data.size, classes)))
-    except ProtocolError:
+    except (DataUnavailable, ProtocolError):
         return None
 
 

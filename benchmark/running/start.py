@@ -109,7 +109,7 @@ def carry_out(order: Order, *, only_plan: bool, verbose: bool = False) -> int:
     for line in found.damaged:
         print(f"gradleak: {line}", file=sys.stderr)
     left = found.due
-    check(dict.fromkeys(cell.protocol for cell, _ in left))
+    check(dict.fromkeys(cell.protocol for cell, _ in left), order.mirror)
     console = Console(file=sys.stdout, highlight=False)
     cells = sum(len(group.attacks) * len(group.seeds) for group in due)
     trials = sum(len(each) for _, each in left)

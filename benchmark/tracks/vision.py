@@ -80,7 +80,10 @@ class VisionSetting(Setting):
         """Make the undefended round of one seed."""
         protocol, stage = self.protocol, self.stage(seed)
         trained = protocol.victim.trained_on is not None
-        victim = stage.trained(_train(protocol)) if trained else stage.untrained(self.mirror)
+        if trained:
+            victim = stage.trained(_train(protocol), self.mirror)
+        else:
+            victim = stage.untrained(self.mirror)
         truths = draw_images(
             protocol.name,
             self.data,

@@ -164,6 +164,12 @@ def timm(network: Network, spec: ImageSpec) -> ImageAnatomy:
     )
 
 
+def named_tokens(network: Network) -> tuple[tuple[str, ...], str | None]:
+    """Return the names of class and distillation tokens and of positions, as timm names them."""
+    prefix = tuple(name for name in ("cls_token", "dist_token") if _has(network, name))
+    return prefix, "pos_embed" if _has(network, "pos_embed") else None
+
+
 def unknown(network: Network, spec: ImageSpec) -> ImageAnatomy:
     """Raise NotApplicable: these are no transformers of images."""
     raise NotApplicable(f"a {spec.architecture} is no vision transformer whose parts are known")

@@ -12,9 +12,17 @@ from torch import nn
 
 from benchmark.errors import ProtocolError
 from benchmark.victims import anatomy
+from benchmark.victims.anatomy import named_tokens
 from benchmark.victims.april import AprilTransformer, BlockA, BlockB
 from benchmark.victims.cifar_resnet import cifar_network
 from benchmark.victims.face_transformer import FaceTransformer
+from benchmark.victims.huggingface_models import (
+    huggingface_anatomy,
+    huggingface_config,
+    huggingface_head,
+    huggingface_network,
+    huggingface_tokens,
+)
 from benchmark.victims.spec import SIZES, ImageSpec
 from benchmark.victims.timm_models import timm_head, timm_network
 
@@ -32,6 +40,8 @@ class ImageArchitecture:
         head: prefix of a network's last linear layer.
         sizes: the settings that it takes.
         trained: whether there are pretrained weights.
+        tokens: names of a network's class and distillation tokens, and of its positions, or None.
+        config: reads what files say of a network, by name and mirror; None where its name says all.
     """
 
     network: Make
@@ -39,6 +49,8 @@ class ImageArchitecture:
     head: Callable[[Any], str]
     sizes: frozenset[str] = frozenset()
     trained: bool = True
+    tokens: Callable[[Any], tuple[tuple[str, ...], str | None]] = named_tokens
+    config: Callable[[str, Path | None], str] | None = None
 
 
 def architecture(spec: ImageSpec) -> ImageArchitecture:
@@ -48,6 +60,15 @@ def architecture(spec: ImageSpec) -> ImageArchitecture:
         known = ", ".join(f"{key}NAME" if key.endswith("/") else key for key in ARCHITECTURES)
         raise ProtocolError(f"no victim {spec.architecture!r}; known: {known}")
     return found
+
+
+def complete(spec: ImageSpec, mirror: Path | None) -> ImageSpec:
+    """Return a spec that holds what files say of its network; raises as `build` does."""
+    read = architecture(spec).config
+    if read is None or spec.config is not None:
+        return spec
+    name = spec.architecture.removeprefix(_family(spec))
+    return spec.model_copy(update={"config": read(name, mirror)})
 
 
 def make_network(spec: ImageSpec, mirror: Path | None) -> nn.Module:
@@ -83,5 +104,12 @@ ARCHITECTURES: dict[str, ImageArchitecture] = {
     "face_transformer": ImageArchitecture(**_own(FaceTransformer), anatomy=anatomy.face),
     "cifar/": ImageArchitecture(cifar_network, anatomy.unknown, lambda _: "linear"),
     "timm/": ImageArchitecture(timm_network, anatomy.timm, timm_head, SIZES - {"heads"}),
+    "huggingface/": ImageArchitecture(
+        huggingface_network,
+        huggingface_anatomy,
+        huggingface_head,
+        tokens=huggingface_tokens,
+        config=huggingface_config,
+    ),
 }
 """By name; of a family, by what its names begin with."""

@@ -7,6 +7,7 @@ rows and columns of the grid, and the L1 error is part of the loss.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ _PASSES = 5  # of power iteration, as the paper has it
 
 def add_jigsaw(network: nn.Module, jigsaw: Jigsaw, parts: ImageAnatomy) -> None:
     """Add to a network what a jigsaw asks for; layers start as torch's do, tables at zero."""
-    position: Tensor = getattr(network, parts.position)
+    position: Tensor = attrgetter(parts.position)(network)
     width = parts.width
     if jigsaw.unknown:
         network.register_parameter(UNKNOWN, nn.Parameter(position.new_zeros(1, 1, width)))
@@ -36,7 +37,7 @@ def add_jigsaw(network: nn.Module, jigsaw: Jigsaw, parts: ImageAnatomy) -> None:
 
 def draw_unknown(network: nn.Module, parts: ImageAnatomy, draws: torch.Generator) -> None:
     """Draw the unknown position from a normal distribution as wide as that of the others."""
-    others: Tensor = getattr(network, parts.position)[0, parts.position_offset :].detach()
+    others: Tensor = attrgetter(parts.position)(network)[0, parts.position_offset :].detach()
     unknown: Any = getattr(network, UNKNOWN)
     start = torch.randn(unknown.shape, generator=draws)
     unknown.data.copy_(start.to(others) * others.square().mean().sqrt())
@@ -53,7 +54,7 @@ def jigsaw_positions(
         parts: of the network.
         masked: (batch, patches) bool; None where no patch is.
     """
-    table: Tensor = getattr(network, parts.position)
+    table: Tensor = attrgetter(parts.position)(network)
     if jigsaw.index:
         table = table + getattr(network, INDEX)
     if not jigsaw.unknown or masked is None:
@@ -77,7 +78,7 @@ def localisation_error(
         parts: of the network.
         masked: (batch, patches) bool; None where no patch is.
     """
-    table: Tensor = getattr(network, parts.position)[0, parts.position_offset :]
+    table: Tensor = attrgetter(parts.position)(network)[0, parts.position_offset :]
     steps = torch.arange(1, parts.size // parts.patch + 1, dtype=table.dtype, device=table.device)
     places = torch.cartesian_prod(steps, steps)
     if jigsaw.localisation == "pca":

@@ -19,16 +19,18 @@ Encoding = Literal["sincos_1d", "sincos_2d", "vaswani", "zeros"]
 _SPREAD = 100.0  # highest over lowest frequency; keeps rows independent where width >= 4 patches
 
 
-def fix_positions(network: nn.Module, encoding: Encoding) -> None:
+def fix_positions(network: nn.Module, encoding: Encoding, name: str = "pos_embed") -> None:
     """Replace a network's learned positions by a fixed buffer; prefix tokens stand at zero."""
-    learned = network.pos_embed
+    module, _, last = name.rpartition(".")
+    holder = network.get_submodule(module)
+    learned = getattr(holder, last)
     assert isinstance(learned, Tensor)
     tokens, width = learned.shape[1:]
     side = math.isqrt(tokens)  # prefix tokens are fewer than a row of patches
     fixed = torch.zeros_like(learned.detach())
     fixed[0, tokens - side**2 :] = ENCODINGS[encoding](side, width)
-    del network.pos_embed
-    network.register_buffer("pos_embed", fixed)
+    delattr(holder, last)
+    holder.register_buffer(last, fixed)
 
 
 def sincos_1d(side: int, width: int) -> Tensor:

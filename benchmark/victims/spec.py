@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -42,9 +42,11 @@ class ImageSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     architecture: str
-    """`april_a`, `april_b`, `face_transformer`, `cifar/NAME` or `timm/NAME`.
+    """`april_a`, `april_b`, `face_transformer`, `cifar/NAME`, `timm/NAME` or `huggingface/NAME`.
 
-    `cifar/` has resnet20, resnet32 and resnet56; `timm/` any of its ViTs, DeiTs, Swins, ResNets.
+    `cifar/` has resnet20, resnet32 and resnet56; `timm/` any of its ViTs, DeiTs, Swins, ResNets;
+    `huggingface/` any image classifier of `transformers`, by its repository at the hub. The key
+    `huggingface: NAME` says the same.
     """
     weights: Literal["random", "pretrained"] = "random"
     checkpoint: str | None = None
@@ -80,6 +82,19 @@ class ImageSettings(BaseModel):
     """
     std: tuple[float, ...] | None = None
     """Likewise."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_the_hub(cls, given: Any) -> Any:  # noqa: ANN401  (whatever the file holds)
+        if not isinstance(given, dict) or "huggingface" not in given:
+            return given
+        name = given["huggingface"]
+        if "architecture" in given:
+            raise ValueError("huggingface and architecture stand together; wanted one of them")
+        if not isinstance(name, str):
+            raise ValueError("huggingface: wanted the name of a repository, OWNER/NAME")
+        rest = {key: value for key, value in given.items() if key != "huggingface"}
+        return {"architecture": f"huggingface/{name}", **rest}
 
     @field_validator("checkpoint")
     @classmethod
@@ -138,6 +153,9 @@ class ImageSpec(ImageSettings):
     classes: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    config: str | None = None
+    """What `config.json` says of a model of the hub, since a sandbox sees no file; read when the
+    victim is made, and asked by no protocol."""
     jigsaw: Jigsaw | None = None
     """What a defense added; no protocol asks for it."""
     bottleneck: Bottleneck | None = None

@@ -100,11 +100,12 @@ class Stage:
         """Return the victim as its training begins; raises as `build` does."""
         return ImageVictim.make(self.spec, torch.Generator().manual_seed(self.seed), mirror)
 
-    def trained(self, command: str) -> ImageVictim:
+    def trained(self, command: str, mirror: Path | None = None) -> ImageVictim:
         """Return the trained victim, on the CPU, in evaluation mode.
 
         Args:
             command: what would train it.
+            mirror: says of a model of the hub what it is.
 
         Raises:
             DataUnavailable: it has not been trained on this machine.
@@ -115,10 +116,10 @@ class Stage:
             name = f"{chosen.architecture} trained on {chosen.trained_on}, epochs: {chosen.epochs},"
             raise DataUnavailable(name, [str(self.file)], command)
         blank = self.spec.model_copy(update={"weights": "random"})
-        victim = ImageVictim.make(blank, torch.Generator().manual_seed(self.seed))
+        victim = ImageVictim.make(blank, torch.Generator().manual_seed(self.seed), mirror)
         replace_weights(victim.network, self.file)
         # so that no other width is asked of these weights
-        victim.spec = self.spec.model_copy(update={"weights": "pretrained"})
+        victim.spec = victim.spec.model_copy(update={"weights": "pretrained"})
         return victim
 
     def steps(self, images: int) -> int:

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import ClassVar
 
@@ -18,7 +19,7 @@ from benchmark.contract import Batch, ImageBatch, Victim
 from benchmark.errors import NotApplicable, ProtocolError
 from benchmark.seeds import global_stream
 from benchmark.victims.anatomy import ImageAnatomy
-from benchmark.victims.architectures import architecture, make_network
+from benchmark.victims.architectures import architecture, complete, make_network
 from benchmark.victims.bottleneck import BOTTLENECK, VariationalBottleneck, add_bottleneck
 from benchmark.victims.checkpoint import load_checkpoint
 from benchmark.victims.inputs import layer_inputs
@@ -55,6 +56,7 @@ class ImageVictim(Victim):
         cls, spec: ImageSpec, generator: torch.Generator, mirror: Path | None = None
     ) -> ImageVictim:
         """Make a victim; see `build`. A checkpoint's place is no part of its spec."""
+        spec = complete(spec, mirror)
         with global_stream(generator):
             network = make_network(spec, mirror)
             _initialise_tokens(network, spec)
@@ -188,28 +190,30 @@ class ImageVictim(Victim):
         """Return a fresh victim of another width, with weights drawn from the generator.
 
         Raises:
-            NotApplicable: these weights are trained.
+            NotApplicable: these weights are trained, or its config states its width.
         """
         if self.spec.weights == "pretrained":
             raise NotApplicable(f"{self.spec.architecture}: trained weights have one width")
+        if self.spec.config is not None:
+            raise NotApplicable(f"{self.spec.architecture}: its config states its width")
         return self.make(self.spec.model_copy(update={"width": width}), generator)
 
 
 def _fix_positions(network: nn.Module, spec: ImageSpec) -> None:
     if spec.position == "learned":
         return
-    if getattr(network, "pos_embed", None) is None:
+    _, position = architecture(spec).tokens(network)
+    if position is None:
         raise ProtocolError(f"{spec.architecture} has no positions to fix as {spec.position}")
-    fix_positions(network, spec.position)
+    fix_positions(network, spec.position, position)
 
 
 def _initialise_tokens(network: nn.Module, spec: ImageSpec) -> None:
-    start = spec.initialisation
+    start, (prefix, position) = spec.initialisation, architecture(spec).tokens(network)
     for names, std in (
-        (("cls_token", "dist_token"), start.class_token_std),
-        (("pos_embed",), start.position_std),
+        (prefix, start.class_token_std),
+        (() if position is None else (position,), start.position_std),
     ):
         for name in names:
-            token = getattr(network, name, None)
-            if std is not None and token is not None:
-                nn.init.normal_(token, std=std)
+            if std is not None:
+                nn.init.normal_(attrgetter(name)(network), std=std)

@@ -172,7 +172,7 @@ def test_noise_is_searched_until_the_time_is_spent_and_no_verdict_is_exact(read_
 def test_image_anatomy_is_what_the_benchmark_knows_of_timm(timm_vit):
     from benchmark.victims import ImageSpec
     from benchmark.victims.anatomy import timm
-    from gradleak.structure import image_anatomy
+    from benchmark.victims.found.structure import image_anatomy
 
     given = {"channels": 3, "size": 32, "classes": 5, "mean": (0,) * 3, "std": (1,) * 3}
     known = timm(timm_vit, ImageSpec(architecture="timm/vit_tiny_patch16_224", **given))
@@ -194,7 +194,7 @@ def test_torchvision_vit_and_a_list_of_gradients(image):
 def test_handed_anatomy_is_taken(timm_vit, image):
     from dataclasses import replace
 
-    from gradleak.structure import image_anatomy
+    from benchmark.victims.found.structure import image_anatomy
 
     cross_entropy(timm_vit((image - 0.5) / 0.5), LABEL).backward()
     wrong = replace(image_anatomy(timm_vit, None), patch_embedding="elsewhere")

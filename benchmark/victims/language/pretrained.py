@@ -1,4 +1,4 @@
-"""Where the trained language models lie on this machine; a run never downloads by itself."""
+"""Where models of the hub lie on this machine; a run never downloads by itself."""
 
 from __future__ import annotations
 
@@ -6,21 +6,25 @@ from pathlib import Path
 
 from benchmark.errors import DataUnavailable
 
+_FILES = ("config.json", "model.safetensors")
 
-def model_folder(name: str, repository: str, mirror: Path | None) -> Path:
-    """Return a folder with `config.json` and `model.safetensors`.
+
+def model_folder(
+    name: str, repository: str, mirror: Path | None, files: tuple[str, ...] = _FILES
+) -> Path:
+    """Return a folder with a model's files.
 
     Args:
         name: of the mirror's folder, `weights/NAME`.
         repository: at the model hub, whose local cache serves where the mirror has none.
         mirror: folder of local copies, if there is one.
+        files: that are wanted.
 
     Raises:
         DataUnavailable: with the command that would fetch it.
     """
     from huggingface_hub import try_to_load_from_cache
 
-    files = ("config.json", "model.safetensors")
     local = mirror / "weights" / name if mirror else None
     if local and all((local / file).is_file() for file in files):
         return local
@@ -30,4 +34,5 @@ def model_folder(name: str, repository: str, mirror: Path | None) -> Path:
     place = str(local) if local else "GRADLEAK_DATA/weights (unset)"
     command = f"hf download {repository} {' '.join(files)}"
     tried = [place, "the cache of the model hub"]
-    raise DataUnavailable(f"pretrained weights of {repository}", tried, command)
+    wanted = "pretrained weights" if files == _FILES else " and ".join(files)
+    raise DataUnavailable(f"{wanted} of {repository}", tried, command)

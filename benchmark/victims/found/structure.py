@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from benchmark.errors import NotApplicable
-from benchmark.victims import ImageAnatomy, ImageBlock
-from gradleak.parts import (
+from benchmark.victims.anatomy import ImageAnatomy, ImageBlock
+from benchmark.victims.found.parts import (
     block_prefix,
     blocks_of,
     final_norm,
@@ -27,7 +27,7 @@ from gradleak.parts import (
     positions,
     projection,
 )
-from gradleak.tracing import first_inputs
+from benchmark.victims.found.tracing import first_inputs
 
 _CLOSE = 1e-4  # of the largest value; float32 sums in another order differ by 1e-6
 _SAME = 1e-3  # of a gradient's norm; sums of products over all patches

@@ -7,7 +7,8 @@ from typing import Any
 from torch import nn
 
 from benchmark.errors import NotApplicable
-from benchmark.victims import ImageBlock, ParameterSlice
+from benchmark.victims.anatomy import ImageBlock
+from benchmark.victims.parameters import ParameterSlice
 from benchmark.victims.timm_models import timm_head
 
 _HEADS = ("num_heads", "num_attention_heads", "n_head")
