@@ -19,6 +19,7 @@ from benchmark.options import (
     Plugins,
     Results,
     Seeds,
+    TrustPlugins,
     count,
     mirror,
     numbers,
@@ -61,6 +62,7 @@ def run(
     results: Results = Path("results"),
     data: Mirror = None,
     plugins: Plugins = None,
+    trust_plugins: TrustPlugins = False,
     isolate: Annotated[
         bool, typer.Option("--isolate", help="Run every attack in a child process.")
     ] = False,
@@ -89,6 +91,7 @@ def run(
         plugins=tuple(plugins or ()),
         isolate=isolate,
         key=key,
+        trust=trust_plugins,
     )
     if plan and smoke:
         raise BenchmarkError("--plan and --smoke together: wanted one of them")
@@ -119,6 +122,7 @@ def verify(
     data: Mirror = None,
     device: Device = "auto",
     plugins: Plugins = None,
+    trust_plugins: TrustPlugins = False,
     key: Key = None,
 ) -> None:
     """Run recorded trials again: do the records stand? Exit code 3 where they do not."""
@@ -135,6 +139,7 @@ def verify(
         device=device,
         plugins=tuple(plugins or ()),
         key=key,
+        trust=trust_plugins,
     )
     raise typer.Exit(verify(request))
 
@@ -215,6 +220,7 @@ def utility(
     results: Results = Path("results"),
     data: Mirror = None,
     plugins: Plugins = None,
+    trust_plugins: TrustPlugins = False,
 ) -> None:
     """Measure what defenses cost: federated training with each of them on; finish what is due."""
     from benchmark.protocol import load_utility
@@ -230,6 +236,7 @@ def utility(
         mirror(data),
         device_named(device),
         plan,
+        trust_plugins,
     )
     for line in measure(order):
         print(line, flush=True)
@@ -322,12 +329,21 @@ def picture(
     seed: Annotated[int, typer.Option(help="The seed of the trials.")] = 0,
     data: Mirror = None,
     plugins: Plugins = None,
+    trust_plugins: TrustPlugins = False,
 ) -> None:
     """Draw originals and reconstructions side by side."""
     from benchmark.picturing import picture
 
     picture(
-        protocol, output, attack or (), defense or ("none",), trials, seed, mirror(data), plugins
+        protocol,
+        output,
+        attack or (),
+        defense or ("none",),
+        trials,
+        seed,
+        mirror(data),
+        plugins,
+        trust_plugins,
     )
     print(f"wrote {output}")
 

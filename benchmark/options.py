@@ -17,6 +17,12 @@ Plugins = Annotated[
     list[Path] | None,
     typer.Option(help="Another folder of submissions; its attacks run isolated.", metavar="DIR"),
 ]
+TrustPlugins = Annotated[
+    bool,
+    typer.Option(
+        "--trust-plugins", help="Run the code of --plugins without a wall; its records say so."
+    ),
+]
 Mirror = Annotated[
     Path | None,
     typer.Option(help="Local mirror of data sets and weights; else $GRADLEAK_DATA.", metavar="DIR"),

@@ -98,8 +98,8 @@ class Submission:
     @cached_property
     def version(self) -> str:
         """Its own version, and those above 1 of what it imports: `2+matching.3`."""
-        found = inherited(self._sources)
-        for folder in {path.parent for path in self._sources} - {self.folder}:
+        found = inherited(self.files)
+        for folder in {path.parent for path in self.files} - {self.folder}:
             if folder.parent.parent == OWN and (other := _manifest(folder / MANIFEST)).version > 1:
                 found[other.name] = other.version
         borrowed = (f"{name}.{version}" for name, version in sorted(found.items()))
@@ -111,10 +111,11 @@ class Submission:
         manifest = self.manifest
         base = self.folder if self.outside else ROOT
         said = (manifest.entry, manifest.control, manifest.grants, manifest.server)
-        return fingerprint(self._sources, base, *map(str, said))
+        return fingerprint(self.files, base, *map(str, said))
 
     @cached_property
-    def _sources(self) -> list[Path]:
+    def files(self) -> list[Path]:
+        """Its own source, and that of toolbox and submissions which it imports."""
         return sources(self.folder)
 
     def build(self) -> Any:  # noqa: ANN401  (an Attack or a Defense, by its kind)

@@ -28,6 +28,7 @@ from benchmark.running.provenance import check_key, provenance, read_key
 from benchmark.running.sandbox import Sandbox
 from benchmark.running.smoke import Smoked, failed, smoke
 from benchmark.running.smoke import table as outcomes
+from benchmark.running.wall import demand_trust
 from benchmark.tracks import load_setting
 from benchmark.tunings import resolve
 
@@ -47,6 +48,7 @@ class Order:
     plugins: tuple[Path, ...]
     isolate: bool
     key: Path | None = None
+    trust: bool = False
 
 
 def carry_out(order: Order, *, only_plan: bool) -> int:
@@ -147,14 +149,14 @@ def _workers(
     order: Order, due: list[Group], device: torch.device, stack: ExitStack
 ) -> Callable[[Submission], Worker]:
     """Return which worker runs a submission; a PluginError where one cannot be loaded."""
-    worker_of = workers(device, stack, isolate=order.isolate)
+    worker_of = workers(device, stack, isolate=order.isolate, trust=order.trust)
     for submission in {one.label: one for group in due for one in group.attacks}.values():
         worker_of(submission).load(submission)
     return worker_of
 
 
 def workers(
-    device: torch.device, stack: ExitStack, *, isolate: bool = False
+    device: torch.device, stack: ExitStack, *, isolate: bool = False, trust: bool = False
 ) -> Callable[[Submission], Worker]:
     """Return which worker runs a submission: a child what is foreign, or all where isolated.
 
@@ -162,8 +164,9 @@ def workers(
         device: where victims live.
         stack: ends the children.
         isolate: whether the repository's own run in children too.
+        trust: whether what is foreign may run without a wall.
     """
-    inside, sandbox = InProcess(), stack.enter_context(Sandbox(device))
+    inside, sandbox = InProcess(), stack.enter_context(Sandbox(device, trust=trust))
     return lambda submission: sandbox if isolate or submission.outside else inside
 
 
@@ -175,6 +178,8 @@ def _groups(order: Order) -> list[Group]:
         if not order.attacks:
             attacks = [one for one in attacks if one.manifest.name not in part.leave_out]
         for submission in defenses:
+            if not order.trust:
+                demand_trust(submission)
             _check_defense(submission)
         trials = order.trials or part.trials
         for protocol in part.protocols:
