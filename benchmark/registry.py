@@ -24,13 +24,15 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 
 from benchmark.contract import Attack, Defense, Grant, MaliciousAttack, Server
 from benchmark.errors import PluginError
-from benchmark.identity import OWN, ROOT, fingerprint, inherited, sources
+from benchmark.identity import OWN, ROOT, contents, fingerprint, inherited, sources
 
 Scalar = bool | int | float | str | None
 Kind = Literal["attack", "defense"]
 MANIFEST = "submission.yaml"
 _EXPONENT = re.compile(r"[-+]?\d+e[-+]?\d+")  # to YAML 1.1 a word
 _EXACTLY = ConfigDict(strict=True, allow_inf_nan=False)
+_LABEL = re.compile(r"[a-z0-9][A-Za-z0-9_,=.+-]*")
+_LONGEST_LABEL = 150  # it is a file's name, and stands on pages
 TUNED: tuple[str, Scalar] = ("rate", "tuned")
 """The argument that stands for the rate that `gradleak tune` chose in a protocol."""
 
@@ -85,6 +87,17 @@ class Submission:
     folder: Path
     arguments: tuple[tuple[str, Scalar], ...] = ()
 
+    def __post_init__(self) -> None:
+        """Refuse a label that is no name of a file, or no word on a page.
+
+        Raises:
+            PluginError: which.
+        """
+        if not _LABEL.fullmatch(self.label) or len(self.label) > _LONGEST_LABEL:
+            said = f"{self.manifest.kind} {self.label!r:.200}"
+            wanted = f"letters, digits and _,=.+- and {_LONGEST_LABEL} of them at most"
+            raise PluginError(f"{said}: wanted {wanted}")
+
     @property
     def label(self) -> str:
         """The name, and each argument that is not a default: `name,key=value`."""
@@ -111,7 +124,8 @@ class Submission:
         manifest = self.manifest
         base = self.folder if self.outside else ROOT
         said = (manifest.entry, manifest.control, manifest.grants, manifest.server)
-        return fingerprint(self.files, base, *map(str, said))
+        more = contents(self.folder) if self.outside else ()
+        return fingerprint(self.files, base, *map(str, said), *more)
 
     @cached_property
     def files(self) -> list[Path]:
@@ -202,6 +216,8 @@ class Registry:
 
     def _add(self, path: Path) -> None:
         manifest = _manifest(path)
+        if manifest.control and not path.is_relative_to(OWN):
+            raise PluginError(f"{path}: control: a yardstick is the repository's own")
         key = (manifest.kind, manifest.name)
         if key in self._found and self._found[key][1] != path.parent:
             raise PluginError(
