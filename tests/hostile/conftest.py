@@ -17,7 +17,8 @@ from benchmark.running.sandbox import Sandbox
 from benchmark.running.wall import trouble
 from tests.conftest import TINY, Bench
 
-SECONDS = 4
+SECONDS = 2
+"""Of a case that never ends; others have as long as a busy machine needs."""
 HOSTILE = """
 import ctypes, gc, glob, hashlib, itertools, json, mmap, os, re, resource, signal, socket, struct
 import subprocess, sys, time
@@ -57,10 +58,10 @@ PIPE = """
 def say(data):
     import benchmark.running.child as child
     for frame in sys._current_frames().values():
-        while frame and "answers" not in frame.f_locals:
+        while frame and not hasattr(frame.f_locals.get("answers"), "fileno"):
             frame = frame.f_back
         if frame:
-            os.write(frame.f_locals["answers"].fileno(), data)
+            return os.write(frame.f_locals["answers"].fileno(), data)
 """
 
 
@@ -69,17 +70,19 @@ class Stage:
     """Runs one case in a trial of its own, and an honest attack after it."""
 
     bench: Bench
+    brief: Bench
     plugins: Path
     sandbox: Sandbox
     places: dict[str, object]
 
-    def play(self, case: str) -> Record:
+    def play(self, case: str, *, brief: bool = False) -> Record:
         """Return the record of a case."""
+        bench = self.brief if brief else self.bench
         text = (PIPE if "say(" in case else "") + case
         for name, value in self.places.items():
             text = text.replace(f"<{name}>", str(value))
         (self.plugins / "hostile" / "case.txt").write_text(text, encoding="utf-8")
-        (record,) = self.bench.run("hostile", worker=self.sandbox, trials=1)
+        (record,) = bench.run("hostile", worker=self.sandbox, trials=1)
         return record
 
     def honest(self) -> dict[str, float | None]:
@@ -105,10 +108,12 @@ def stage(_wall, tmp_path_factory, provenance) -> Stage:
         said = {"name": name, "kind": "attack", "entry": "attack:Plugin", "title": name}
         (folder / "submission.yaml").write_text(yaml.safe_dump(said))
         (folder / "attack.py").write_text(source)
-    budget = {"seconds": SECONDS, "memory_mib": 256}
-    protocol = home / "tiny.yaml"
-    protocol.write_text(yaml.safe_dump({**TINY, "budget": budget}, sort_keys=False))
-    bench = Bench(protocol, home / "plugins", provenance)
+    benches = []
+    for name, seconds in (("tiny", 60), ("brief", SECONDS)):
+        said = {**TINY, "name": name, "budget": {"seconds": seconds, "memory_mib": 256}}
+        (home / f"{name}.yaml").write_text(yaml.safe_dump(said, sort_keys=False))
+        benches.append(Bench(home / f"{name}.yaml", home / "plugins", provenance))
+    bench, brief = benches
     truth = bench.round.truths[0].images.contiguous().numpy().tobytes()
     mirror = home / "mirror"
     mirror.mkdir()
@@ -123,10 +128,18 @@ def stage(_wall, tmp_path_factory, provenance) -> Stage:
         "size": len(truth),
     }
     with Sandbox(torch.device("cpu")) as sandbox:
-        yield Stage(bench, home / "plugins", sandbox, places)
+        yield Stage(bench, brief, home / "plugins", sandbox, places)
 
 
 @pytest.fixture
 def quickly(monkeypatch) -> None:
     """Kill a second after the limit."""
     monkeypatch.setattr(module, "_GRACE_SECONDS", 1.0)
+
+
+@pytest.fixture(scope="module")
+def before(stage: Stage) -> dict[str, float | None]:
+    """The numbers of an honest attack before anyone was hostile: inside the wall as outside."""
+    inside = stage.honest()
+    assert inside == stage.bench.run("honest", trials=1)[0].metrics
+    return inside

@@ -1,6 +1,5 @@
 """What an attack may try behind the wall, a few lines each; each is contained and recorded."""
 
-import os
 import socket
 import time
 
@@ -66,10 +65,11 @@ assert not found, found"""
     + NOTHING,
     "files of packages": """
 names = ("digits.csv.gz", "astronaut.png", "lfw_subset.npy", "china.jpg", "topics.py")
-for base in {*sys.path, sys.prefix, sys.base_prefix, "/usr"}:
-    for folder, _, files in os.walk(base):
-        hits = set(names) & set(files)
-        if hits: raise AssertionError(f"{folder} holds {hits}")"""
+bases = {*sys.path, *glob.glob("/usr/lib/python3*"), *glob.glob("/usr/lib/python3/*-packages")}
+for base in bases:
+    for package in ("sklearn", "skimage", "pydoc_data"):
+        for folder, _, files in os.walk(f"{base}/{package}"):
+            assert not set(names) & set(files), folder"""
     + NOTHING,
     "pydoc_data": "from pydoc_data.topics import topics",
     "mirror": reading("<mirror>"),
@@ -134,7 +134,7 @@ for place in ("/tmp", "/dev/shm", "/", "/dev", "<plugins>/hostile", "<root>", "/
             with open(f"{place}/{number}", "wb", 0) as file: total += file.write(block)
         except OSError: break
 for place in ("/tmp", "/dev/shm"):
-    for file in Path(place).iterdir(): file.unlink()
+    for file in Path(place).glob('[0-9]*'): file.unlink()
 assert 2**20 <= total <= 2**28, total"""
     + NOTHING,
     "writes outside": """
@@ -195,48 +195,8 @@ SAYS = {
     "an answer of 10 MB": "makes no sense",
     "gradients as text": "gradient evaluations; wanted",
     "a failure of a million letters": "<b> <b>",
-    "Python that never ends": "passed its limit of 4 s a trial",
+    "Python that never ends": "passed its limit of 2 s a trial",
 }
-DEADLY = {
-    "Python that swallows the alarm": (
-        "while True:\n  try:\n    while True: pass\n  except BaseException: pass",
-        "and was killed",
-    ),
-    "C that never ends": (
-        "import collections; collections.deque(itertools.count(), maxlen=0)",
-        "and was killed",
-    ),
-    "SIGSTOP": ("os.kill(os.getpid(), signal.SIGSTOP)", "and was killed"),
-    "everyone killed": (
-        "for pid in (os.getppid(), 1, -1): os.kill(pid, 9)\nos.kill(os.getpid(), 9)",
-        "its process died",
-    ),
-    "seconds that are NaN": ('say(b\'{"status":"completed","seconds":NaN}\\n\')', "no sense"),
-    "a line that never ends": (
-        "signal.alarm(0)\nwhile True: say(b'x' * 1000)",
-        "no sense",
-    ),
-    "an answer that is cut": (
-        'say(b\'{"status":"completed","size":999}\\nabc\')\nos._exit(0)',
-        "no sense",
-    ),
-    "a size of 64 GiB": ('say(b\'{"status":"completed","size":68719476736}\\n\')', "no sense"),
-}
-SLOW = {
-    "seconds that are negative": (
-        'say(b\'{"status":"completed","seconds":-1823}\\n\')',
-        "no sense",
-    ),
-    "KeyboardInterrupt": ("raise KeyboardInterrupt", "its process died: exit code 1"),
-    "exit of C": ("os._exit(0)", "its process died: exit code 0"),
-    "segmentation fault": ("ctypes.string_at(0)", "its process died: signal SIGSEGV"),
-    "an answer, then another": (
-        'say(b\'{"status":"completed","size":0}\\n\' * 2)\nreturn grey(seen)',
-        "no sense",
-    ),
-    "patience": ("signal.alarm(0)\nsignal.setitimer(0, 0)\ntime.sleep(60)", "and was killed"),
-}
-SLOWLY = [pytest.param(name, marks=pytest.mark.slow) for name in SLOW]
 
 
 @pytest.fixture(scope="module")
@@ -246,32 +206,14 @@ def listening(stage):
         yield
 
 
-@pytest.fixture(scope="module")
-def before(stage):
-    """The numbers of an honest attack, before anyone was hostile."""
-    inside = stage.bench.run("honest", trials=1)[0].metrics
-    assert stage.honest() == inside
-    return inside
-
-
 @pytest.mark.parametrize("name", ASKED)
 def test_what_is_tried_is_contained_and_recorded(stage, before, listening, name):
-    record = stage.play(ASKED[name])
+    record = stage.play(ASKED[name], brief="never ends" in name)
     assert record.status == ("timed_out" if "never ends" in name else "failed")
     assert SAYS.get(name, NOWHERE) in record.reason
     assert len(record.reason) <= 200
     assert record.reason.isprintable()
     assert record.metrics == stage.bench.run("prior_only", trials=1)[0].metrics
-    assert stage.honest() == before
-
-
-@pytest.mark.parametrize("name", [*DEADLY, *SLOWLY])
-def test_what_kills_its_process_is_recorded_and_the_run_goes_on(stage, before, quickly, name):
-    case, reason = (DEADLY | SLOW)[name]
-    record = stage.play(case)
-    assert record.status == ("timed_out" if reason == "and was killed" else "failed")
-    assert reason in record.reason
-    assert record.seconds < 60
     assert stage.honest() == before
 
 
@@ -284,28 +226,3 @@ def test_modules_that_are_patched_are_its_own(stage, before, what):
     assert 0 < record.seconds < time.perf_counter() - began
     stage.sandbox._children["hostile"].kill()
     assert stage.honest() == before
-
-
-@pytest.mark.parametrize("how", ["killed"])
-def test_daemon_does_not_outlive_its_parent(stage, before, how):
-    mark = f"{10**6 + os.getpid()}"
-    case = f"subprocess.Popen(['/bin/sleep', '{mark}'], start_new_session=True)\nreturn grey(seen)"
-    assert stage.play(case).status == "completed"
-    assert mark in processes()
-    stage.sandbox._children["hostile"].kill()
-    until = time.monotonic() + 5
-    while mark in processes() and time.monotonic() < until:
-        time.sleep(0.01)
-    assert mark not in processes()
-
-
-def processes():
-    """Return the arguments of every process here."""
-    found = set()
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{pid}/cmdline") as file:
-                found |= set(file.read().split("\0"))
-        except OSError:
-            continue
-    return found

@@ -72,15 +72,14 @@ def test_folder_that_holds_the_harness_is_refused(plugin, monkeypatch, tmp_path)
 def test_without_bubblewrap_outside_code_is_refused_with_what_installs_it(
     gradleak, plugin, tiny, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(wall, "trouble", lambda: wall_is_missing())
-    monkeypatch.setattr("benchmark.running.sandbox.trouble", lambda: wall_is_missing())
+    monkeypatch.setattr(wall, "trouble", wall_is_missing)
+    monkeypatch.setattr("benchmark.running.sandbox.trouble", wall_is_missing)
     folder, results = plugin("mine", "return grey(seen)"), tmp_path / "results"
     words = ("run", tiny(), "--plugins", folder, "--results", results, "--attack", "mine")
     ended = gradleak(*words)
     assert (ended.code, len(ended.err.splitlines())) == (2, 1)
     assert "attack mine comes from outside" in ended.err
     assert "apt install bubblewrap; or trust it by --trust-plugins" in ended.err
-    assert gradleak(*words, "--trust-plugins").code == 0
 
 
 def wall_is_missing():
