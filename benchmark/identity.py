@@ -72,9 +72,9 @@ def fingerprint(files: Iterable[Path], base: Path, *said: object) -> str:
     return digest.hexdigest()[:16]
 
 
-def contents(folder: Path) -> list[str]:
-    """Return the name and digest of every file of a folder that is no Python and no by-product."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
+def contents(folder: Path, *, but: str) -> list[str]:
+    """Return the name and digest of every file of a folder that is no Python, but of one name."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != but)
     return [
         f"{path.relative_to(folder).as_posix()} {hashlib.sha256(path.read_bytes()).hexdigest()}"
         for path in files

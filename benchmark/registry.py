@@ -124,7 +124,7 @@ class Submission:
         manifest = self.manifest
         base = self.folder if self.outside else ROOT
         said = (manifest.entry, manifest.control, manifest.grants, manifest.server)
-        more = contents(self.folder) if self.outside else ()
+        more = contents(self.folder, but=MANIFEST) if self.outside else ()
         return fingerprint(self.files, base, *map(str, said), *more)
 
     @cached_property

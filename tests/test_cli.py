@@ -510,7 +510,14 @@ class Plugin(Defense):
 
 def test_defense_that_fails_is_blamed_and_other_cells_go_on(run, plugin, results):
     folder = plugin("breaks", source=BREAKS.format(describes="{}"), kind="defense")
-    ended = run("--defense", "breaks", "--trust-plugins", "--plugins", folder, attacks=("random", "prior_only"))
+    ended = run(
+        "--defense",
+        "breaks",
+        "--trust-plugins",
+        "--plugins",
+        folder,
+        attacks=("random", "prior_only"),
+    )
     assert ended.code == 2
     assert ended.err == (
         "gradleak: error: defense breaks failed on every trial it was given: "

@@ -26,7 +26,7 @@ answered what is no answer, wrote to what it was shown, or gave up itself; its d
 no attack was asked; or its client refused the model that a malicious server had sent."""
 
 
-Wall = Literal["bubblewrap", "none"]
+Wall = Literal["bubblewrap", "absent"]
 
 
 class Provenance(BaseModel):

@@ -47,7 +47,7 @@ def made_by(place: Provenance, worker: Worker, defense: Submission) -> Provenanc
         defense: runs in this process, its own code or other people's.
     """
     wall = worker.wall if isinstance(worker, Sandbox) else None
-    return place.model_copy(update={"wall": "none" if defense.outside else wall})
+    return place.model_copy(update={"wall": "absent" if defense.outside else wall})
 
 
 def read_key(path: Path | None) -> Key:

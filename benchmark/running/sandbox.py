@@ -79,7 +79,7 @@ class Sandbox:
     @property
     def wall(self) -> Wall:
         """What stands round the children."""
-        return "bubblewrap" if self._walls else "none"
+        return "bubblewrap" if self._walls else "absent"
 
     @property
     def _walls(self) -> bool:

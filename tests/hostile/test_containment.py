@@ -40,7 +40,7 @@ while frame:
 needle = bytes.fromhex("<bytes>")
 others = [pid for pid in os.listdir("/proc") if pid.isdigit() and int(pid) != os.getpid()]
 for pid in others:
-    assert b"pytest" not in Path(f"/proc/{pid}/cmdline").read_bytes(), "found the parent"
+    assert Path(f"/proc/{pid}/comm").read_text() == "bwrap\\n", "found another"
     try:
         memory = open(f"/proc/{pid}/mem", "rb")
         maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
@@ -54,7 +54,7 @@ for pid in others:
         except (OSError, ValueError, OverflowError):
             continue"""
     + NOTHING,
-    "parent's files": reading("/proc/1/cwd/results", "/proc/1/root<root>/results", "/proc/1/fd"),
+    "parent's files": reading("/proc/1/cwd/results", "/proc/1/root<root>/results"),
     "data of scikit-learn": """
 from sklearn.datasets import load_digits
 load_digits()""",
@@ -110,7 +110,7 @@ assert len(made) < 200"""
 libc = ctypes.CDLL(None, use_errno=True)
 assert libc.unshare(0x10000000), "became root of one"
 assert libc.mount(b"none", b"/tmp", b"tmpfs", 0, None), "mounted"
-assert libc.ptrace(16, 1, 0, 0), "traced" """
+"""
     + NOTHING,
     "100 GiB": "bytearray(100 << 30)",
     "100 GiB of torch": "torch.empty(100 << 30, dtype=torch.uint8)",

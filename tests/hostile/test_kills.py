@@ -4,6 +4,12 @@ import os
 import time
 
 import pytest
+import torch
+
+from benchmark.errors import PluginError
+from benchmark.registry import Registry
+from benchmark.running import process
+from benchmark.running.sandbox import Sandbox
 
 DEADLY = {
     "Python that swallows the alarm": (
@@ -16,7 +22,9 @@ DEADLY = {
     ),
     "SIGSTOP": ("os.kill(os.getpid(), signal.SIGSTOP)", "and was killed"),
     "everyone killed": (
-        "for pid in (os.getppid(), 1, -1): os.kill(pid, 9)\nos.kill(os.getpid(), 9)",
+        "for pid in (os.getppid(), 1, -1, os.getpid()):\n"
+        "  try: os.kill(pid, 9)\n"
+        "  except OSError: pass",
         "its process died",
     ),
     "seconds that are NaN": ('say(b\'{"status":"completed","seconds":NaN}\\n\')', "no sense"),
@@ -68,6 +76,26 @@ def test_daemon_does_not_outlive_its_parent(stage, before, how):
     while mark in processes() and time.monotonic() < until:
         time.sleep(0.01)
     assert mark not in processes()
+
+
+IMPORTS = {
+    "exit of C": ("import os; os._exit(0)", "its process could not start: its process died"),
+    "HTML in lines": ("raise ValueError('<b>\\n\\x00' * 999)", "ValueError: <b>"),
+    "100 GiB": ("bytearray(100 << 30)", "MemoryError"),
+    "files of the run": ("open('results/quick_digits_a/random.jsonl')", "FileNotFoundError"),
+}
+FOREVER = pytest.param("while True: pass", "and was killed", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("source", "reason"), [*IMPORTS.values(), FOREVER], ids=str)
+def test_hostile_import_is_refused_in_one_line(_wall, plugin, monkeypatch, source, reason):
+    monkeypatch.setattr(process, "STARTING_SECONDS", 30.0)
+    (found,) = Registry([plugin("bad", source=source)]).find("attack", "bad")
+    with Sandbox(torch.device("cpu")) as sandbox:
+        with pytest.raises(PluginError, match=reason) as raised:
+            sandbox.load(found)
+        assert sandbox.wall == "bubblewrap"
+    assert str(raised.value).isprintable()
 
 
 def processes():

@@ -98,7 +98,7 @@ def test_defense_from_outside_is_refused_where_it_is_not_trusted(gradleak, plugi
 
 def test_a_sandbox_says_which_wall_it_has(torch_cpu):
     with Sandbox(torch_cpu, trust=True) as trusting:
-        assert trusting.wall == "none"
+        assert trusting.wall == "absent"
 
 
 @pytest.fixture
