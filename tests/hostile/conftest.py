@@ -76,8 +76,10 @@ class Stage:
     places: dict[str, object]
 
     def play(self, case: str, *, brief: bool = False) -> Record:
-        """Return the record of a case."""
+        """Return the record of a case; a brief one meets a process that has begun."""
         bench = self.brief if brief else self.bench
+        if brief:
+            self.play("return grey(seen)")
         text = (PIPE if "say(" in case else "") + case
         for name, value in self.places.items():
             text = text.replace(f"<{name}>", str(value))
