@@ -72,8 +72,18 @@ def fingerprint(files: Iterable[Path], base: Path, *said: object) -> str:
     return digest.hexdigest()[:16]
 
 
+def contents(folder: Path, *, but: str) -> list[str]:
+    """Return the name and digest of every file of a folder that is no Python, but of one name."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != but)
+    return [
+        f"{path.relative_to(folder).as_posix()} {hashlib.sha256(path.read_bytes()).hexdigest()}"
+        for path in files
+        if path.suffix != ".py" and "__pycache__" not in path.parts
+    ]
+
+
 def _python(folder: Path) -> list[Path]:
-    return sorted(folder.rglob("*.py"))
+    return sorted(path for path in folder.rglob("*.py") if path.is_file())  # and no pipe
 
 
 @cache
@@ -82,7 +92,7 @@ def _meaning(path: Path, _changed: int) -> str:
     source = path.read_bytes()
     try:
         source = repr(_plain(ast.parse(source))).encode()
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         pass  # importing it will say where
     return hashlib.sha256(source).hexdigest()
 
@@ -114,7 +124,7 @@ def _imported(path: Path, root: Path, _changed: int) -> tuple[Path, ...]:
     """Return the files of toolbox and submissions that a file imports; read again if it changed."""
     try:
         tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
     places = [root.joinpath(*name.split(".")) for name in _names(tree)]
     files = [file for p in places for file in (p.with_suffix(".py"), p / "__init__.py")]

@@ -29,6 +29,12 @@ Plugins = Annotated[
         show_envvar=False,
     ),
 ]
+TrustPlugins = Annotated[
+    bool,
+    typer.Option(
+        "--trust-plugins", help="Run the code of --plugins without a wall; its records say so."
+    ),
+]
 Mirror = Annotated[
     Path | None,
     typer.Option(help="Local mirror of data sets and weights; else $GRADLEAK_DATA.", metavar="DIR"),

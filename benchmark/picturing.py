@@ -12,6 +12,7 @@ from benchmark.protocol import load_protocol
 from benchmark.registry import Registry
 from benchmark.running.inprocess import InProcess
 from benchmark.running.start import device_named
+from benchmark.running.wall import demand_trust
 from benchmark.tracks import VisionSetting, load_setting
 
 
@@ -24,12 +25,13 @@ def picture(
     seed: int,
     mirror: Path | None,
     plugins: Iterable[Path] | None,
+    trust: bool = False,
 ) -> None:
     """Write a PNG of a row an attack and defense, a column an image.
 
     Raises:
         ProtocolError: no such protocol, or one of text.
-        PluginError: no such submission.
+        PluginError: no such submission, or one from outside that is not trusted.
     """
     chosen, registry = load_protocol(protocol), Registry(plugins or ())
     cells = [
@@ -37,6 +39,8 @@ def picture(
         for attack in registry.select("attack", attacks)
         for one in registry.select("defense", defenses)
     ]
+    for submission in {s for cell in cells if not trust for s in (cell.attack, cell.defense)}:
+        demand_trust(submission)
     setting = load_setting(chosen, mirror, device_named("auto"))
     if not isinstance(setting, VisionSetting):
         raise ProtocolError(f"{protocol} is of text; a picture shows images")

@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 
 from benchmark.contract.grants import Grant, Server
 from benchmark.errors import PluginError, unknown
-from benchmark.identity import OWN, ROOT, fingerprint, inherited, sources
+from benchmark.identity import OWN, ROOT, contents, fingerprint, inherited, sources
 
 Scalar = bool | int | float | str | None
 Kind = Literal["attack", "defense"]
@@ -33,6 +33,8 @@ ENTRY_POINTS = "gradleak.submissions"
 """The group by which an installed package names the package that holds its submissions."""
 _EXPONENT = re.compile(r"[-+]?\d+e[-+]?\d+")  # to YAML 1.1 a word
 _EXACTLY = ConfigDict(strict=True, allow_inf_nan=False)
+_LABEL = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_-]*/)?[a-z0-9][A-Za-z0-9_,=.+-]*")  # package/name
+_LONGEST_LABEL = 150  # it is a file's name, and stands on pages
 TUNED: tuple[str, Scalar] = ("rate", "tuned")
 """The argument that stands for the rate that `gradleak tune` chose in a protocol."""
 
@@ -92,6 +94,17 @@ class Submission:
     folder: Path
     arguments: tuple[tuple[str, Scalar], ...] = ()
 
+    def __post_init__(self) -> None:
+        """Refuse a label that is no name of a file, or no word on a page.
+
+        Raises:
+            PluginError: which.
+        """
+        if not _LABEL.fullmatch(self.label) or len(self.label) > _LONGEST_LABEL:
+            said = f"{self.manifest.kind} {self.label!r:.200}"
+            wanted = f"letters, digits and _,=.+- and {_LONGEST_LABEL} of them at most"
+            raise PluginError(f"{said}: wanted {wanted}")
+
     @property
     def label(self) -> str:
         """The name, and each argument that is not a default: `name,key=value`."""
@@ -105,8 +118,8 @@ class Submission:
     @cached_property
     def version(self) -> str:
         """Its own version, and those above 1 of what it imports: `2+matching.3`."""
-        found = inherited(self._sources)
-        for folder in {path.parent for path in self._sources} - {self.folder}:
+        found = inherited(self.files)
+        for folder in {path.parent for path in self.files} - {self.folder}:
             if folder.parent.parent == OWN and (other := _manifest(folder / MANIFEST)).version > 1:
                 found[other.name] = other.version
         borrowed = (f"{name}.{version}" for name, version in sorted(found.items()))
@@ -118,10 +131,12 @@ class Submission:
         manifest = self.manifest
         base = self.folder if self.outside else ROOT
         said = (manifest.entry, manifest.control, manifest.grants, manifest.server)
-        return fingerprint(self._sources, base, *map(str, said))
+        more = contents(self.folder, but=MANIFEST) if self.outside else ()
+        return fingerprint(self.files, base, *map(str, said), *more)
 
     @cached_property
-    def _sources(self) -> list[Path]:
+    def files(self) -> list[Path]:
+        """Its own source, and that of toolbox and submissions which it imports."""
         return sources(self.folder)
 
     def build(self) -> Any:  # noqa: ANN401  (an Attack or a Defense, by its kind)
@@ -232,6 +247,8 @@ class Registry:
 
     def _add(self, path: Path, package: str | None) -> None:
         manifest = _manifest(path)
+        if manifest.control and not path.is_relative_to(OWN):
+            raise PluginError(f"{path}: control: a yardstick is the repository's own")
         if package is not None:
             manifest = manifest.model_copy(update={"name": f"{package}/{manifest.name}"})
         key = (manifest.kind, manifest.name)

@@ -71,6 +71,19 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         config.option.numprocesses, config.option.dist = 0, "no"
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print how many cases there were, and how many were contained."""
+
+    def cases(word: str) -> int:
+        found = terminalreporter.stats.get(word, [])
+        return sum("hostile/" in each.nodeid and "[" in each.nodeid for each in found)
+
+    held, broke, skipped = cases("passed"), cases("failed") + cases("error"), cases("skipped")
+    if held + broke + skipped:
+        line = f"hostile: {held + broke} cases, {held} contained, {skipped} skipped"
+        terminalreporter.write_line(line)
+
+
 @dataclass(frozen=True)
 class Ended:
     """What a command came to."""

@@ -61,7 +61,8 @@ def test_protocol_that_cannot_run_is_refused_before_anything_is_written(tiny, gr
 
 def test_plugin_that_exits_on_import_is_refused(plugin, tiny, gradleak, results):
     folder = plugin("quits", source="raise SystemExit(0)")
-    ended = gradleak("run", tiny(), "--plugins", folder, "--attack", "quits", "--results", results)
+    words = ("--trust-plugins", "--plugins", folder, "--attack", "quits", "--results", results)
+    ended = gradleak("run", tiny(), *words)
     without(ended, results, "cannot be imported: SystemExit: 0")
 
 
@@ -165,7 +166,7 @@ def test_broken_plugin_ends_in_one_line_and_writes_nothing(
     run, plugin, results, source, manifest, said
 ):
     folder = plugin("mine", "return grey(seen)", source, **manifest)
-    without(run("--plugins", folder, attacks=("mine",)), results, "mine/", said)
+    without(run("--trust-plugins", "--plugins", folder, attacks=("mine",)), results, "mine/", said)
 
 
 def test_unknown_command_ends_in_one_line(gradleak):
@@ -283,7 +284,7 @@ def test_smoke_tries_each_cell_and_writes_nothing(run, results):
 
 def test_smoke_of_an_attack_that_fails_ends_in_code_2(run, plugin, results):
     folder = plugin("crash", "raise ValueError('boom')")
-    ended = run("--smoke", "--plugins", folder, attacks=("random", "crash"))
+    ended = run("--smoke", "--trust-plugins", "--plugins", folder, attacks=("random", "crash"))
     assert ended.code == 2
     assert "ValueError: boom" in next(line for line in ended.out.splitlines() if "failed" in line)
     assert not results.exists()
@@ -338,7 +339,7 @@ def test_attack_that_fails_on_every_trial_ends_in_code_2_and_harms_no_other(
     run, plugin, results, numbers, tmp_path
 ):
     folder = plugin("crash", "raise ValueError('boom')")
-    ended = run("--plugins", folder, attacks=(*OURS, "crash"))
+    ended = run("--trust-plugins", "--plugins", folder, attacks=(*OURS, "crash"))
     assert ended.code == 2
     assert ended.err.count("\n") == 1
     assert "crash failed on every trial it was given: ValueError: boom (attack.py:" in ended.err
@@ -352,7 +353,7 @@ def test_attack_that_fails_on_every_trial_ends_in_code_2_and_harms_no_other(
 
 def test_plugin_that_fails_on_some_trials_ends_in_code_0(run, plugin, results):
     body = "print('a line')\nif len(CALLS) == 2: raise ValueError('boom')\nreturn grey(seen)"
-    ended = run("--plugins", plugin("shaky", body), attacks=("shaky",))
+    ended = run("--trust-plugins", "--plugins", plugin("shaky", body), attacks=("shaky",))
     assert (ended.code, ended.err) == (0, "")
     assert "failed: tiny x none x shaky: 1 trials: ValueError: boom" in ended.out
     assert "a line" not in ended.out
@@ -363,7 +364,7 @@ def test_plugin_that_fails_on_some_trials_ends_in_code_0(run, plugin, results):
 def test_plugin_runs_in_another_process_without_secrets(run, plugin, results, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hush")
     body = "raise KeyError(os.getpid(), 'hush' in os.environ.values())"
-    run("--plugins", plugin("nosy", body), attacks=("nosy",))
+    run("--trust-plugins", "--plugins", plugin("nosy", body), attacks=("nosy",))
     reason = read_folder(results).records[0].reason
     assert "False" in reason
     assert str(os.getpid()) not in reason
@@ -410,7 +411,7 @@ def test_export_writes_the_table_that_pandas_reads(run, gradleak, results, tmp_p
     run()
     file = tmp_path / f"all.{form}"
     ended = gradleak("export", "--format", form, "--output", file, "--results", results)
-    assert (ended.code, ended.err) == (0, f"3 records, 30 columns written to {file}\n")
+    assert (ended.code, ended.err) == (0, f"3 records, 31 columns written to {file}\n")
     wanted = load_results(results)
     found = read(file)
     assert list(found.columns) == list(wanted.columns)
@@ -616,7 +617,14 @@ class Plugin(Defense):
 
 def test_defense_that_fails_is_blamed_and_other_cells_go_on(run, plugin, results):
     folder = plugin("breaks", source=BREAKS.format(describes="{}"), kind="defense")
-    ended = run("--defense", "breaks", "--plugins", folder, attacks=("random", "prior_only"))
+    ended = run(
+        "--defense",
+        "breaks",
+        "--trust-plugins",
+        "--plugins",
+        folder,
+        attacks=("random", "prior_only"),
+    )
     assert ended.code == 2
     assert ended.err == (
         "gradleak: error: defense breaks failed on every trial it was given: "
@@ -629,7 +637,7 @@ def test_defense_that_fails_is_blamed_and_other_cells_go_on(run, plugin, results
 
 def test_defense_that_cannot_be_described_is_refused(run, plugin, results):
     folder = plugin("breaks", source=BREAKS.format(describes="1 / 0"), kind="defense")
-    ended = run("--plugins", folder, defense="breaks")
+    ended = run("--trust-plugins", "--plugins", folder, defense="breaks")
     without(ended, results, "defense breaks: describe: ZeroDivisionError: division by zero")
 
 

@@ -15,6 +15,7 @@ from benchmark.options import (
     Plugins,
     Results,
     Seeds,
+    TrustPlugins,
     mirror,
     numbers,
 )
@@ -95,6 +96,7 @@ def utility(
     results: Results = Path("results"),
     data: Mirror = None,
     plugins: Plugins = None,
+    trust_plugins: TrustPlugins = False,
 ) -> None:
     """Measure what defenses cost: federated training with each of them on; finish what is due."""
     from benchmark.protocol import load_utility
@@ -110,6 +112,7 @@ def utility(
         mirror(data),
         device_named(device),
         plan,
+        trust_plugins,
     )
     for line in measure(order):
         print(line, flush=True)

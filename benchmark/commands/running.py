@@ -17,6 +17,7 @@ from benchmark.options import (
     Plugins,
     Results,
     Seeds,
+    TrustPlugins,
     count,
     mirror,
     numbers,
@@ -45,6 +46,7 @@ def run(
         Path | None,
         typer.Option(help="A folder of your own protocols and suites.", metavar="DIR"),
     ] = None,
+    trust_plugins: TrustPlugins = False,
     isolate: Annotated[
         bool, typer.Option("--isolate", help="Run every attack in a child process.")
     ] = False,
@@ -93,6 +95,7 @@ def run(
         shard=None if shard is None else Shard.read(shard),
         jobs=jobs,
         job=None if job is None else Shard.read(job),
+        trust=trust_plugins,
     )
     if plan and smoke:
         raise BenchmarkError("--plan and --smoke together: wanted one of them")
@@ -122,6 +125,7 @@ def verify(
     data: Mirror = None,
     device: Device = "auto",
     plugins: Plugins = None,
+    trust_plugins: TrustPlugins = False,
     key: Key = None,
 ) -> None:
     """Run recorded trials again: do the records stand? Exit code 3 where they do not."""
@@ -138,6 +142,7 @@ def verify(
         device=device,
         plugins=tuple(plugins or ()),
         key=key,
+        trust=trust_plugins,
     )
     raise typer.Exit(verify(request))
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from benchmark.options import Device, Mirror, Plugins, Results, mirror
+from benchmark.options import Device, Mirror, Plugins, Results, TrustPlugins, mirror
 from benchmark.outputs import board_of
 
 
@@ -98,12 +98,21 @@ def picture(
     seed: Annotated[int, typer.Option(help="The seed of the trials.")] = 0,
     data: Mirror = None,
     plugins: Plugins = None,
+    trust_plugins: TrustPlugins = False,
 ) -> None:
     """Draw originals and reconstructions side by side."""
     from benchmark.picturing import picture
 
     picture(
-        protocol, output, attack or (), defense or ("none",), trials, seed, mirror(data), plugins
+        protocol,
+        output,
+        attack or (),
+        defense or ("none",),
+        trials,
+        seed,
+        mirror(data),
+        plugins,
+        trust_plugins,
     )
     print(f"wrote {output}")
 

@@ -15,6 +15,7 @@ from benchmark.records.schema import (
     Provenance,
     Record,
     Status,
+    Wall,
 )
 from benchmark.records.storage import check_writable, replace, write_protocol
 from benchmark.records.table import Table, load_results, read_excerpts, read_table
@@ -29,6 +30,7 @@ __all__ = [
     "Record",
     "Status",
     "Table",
+    "Wall",
     "append",
     "check_writable",
     "file_of",

@@ -27,6 +27,7 @@ from benchmark.records.schema import (
     Provenance,
     Record,
     Status,
+    Wall,
 )
 
 TRIAL_PREFIX = b'{"in":'
@@ -55,6 +56,7 @@ class Run(BaseModel):
     threads: int | None
     versions: dict[str, str]
     key: str | None = None
+    wall: Wall | None = None
     rounding_decides: bool = False
 
 

@@ -26,6 +26,9 @@ answered what is no answer, wrote to what it was shown, or gave up itself; its d
 no attack was asked; or its client refused the model that a malicious server had sent."""
 
 
+Wall = Literal["bubblewrap", "absent"]
+
+
 class Provenance(BaseModel):
     """Where a record comes from."""
 
@@ -43,6 +46,8 @@ class Provenance(BaseModel):
     """Of the processor; None on a GPU."""
     key: str | None = None
     """Digest of the key that the clients' secret draws hang on; None of the public one."""
+    wall: Wall | None = None
+    """What stood round the code that answered; None where it ran in the harness's own process."""
 
 
 class Identity(BaseModel):

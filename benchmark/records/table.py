@@ -41,7 +41,7 @@ _COLUMNS = ("protocol", "defense", "attack", *_OF_LINE, "peak_bytes", "has_excer
 _OF_RUN = (
     *("protocol_digest", "attack_version", "attack_fingerprint"),
     *("harness_version", "harness_fingerprint", "control", "rounding_decides", "threat"),
-    *("commit", "dirty", "hardware", "threads", "versions", "key"),
+    *("commit", "dirty", "hardware", "threads", "versions", "key", "wall"),
 )
 _OF_CELL = ("defense_version", "defense_fingerprint")
 _TYPES: dict[Any, Any] = {
@@ -55,7 +55,7 @@ _BATCH_BYTES, _BLOCK_BYTES = 2**25, 2**22
 _KEY = ["protocol", "defense", "attack", "seed", "trial"]
 _WORDS = (
     *("protocol", "defense", "attack", "status", "kind", "threat", "commit", "hardware"),
-    *("protocol_digest", "attack_version", "attack_fingerprint", "versions", "key"),
+    *("protocol_digest", "attack_version", "attack_fingerprint", "versions", "key", "wall"),
     *("harness_version", "harness_fingerprint", "defense_version", "defense_fingerprint"),
 )
 """Columns in which few words stand in many rows."""

@@ -1,32 +1,28 @@
-"""The sandbox's child: `python -m benchmark.running.child` speaks JSON lines with its parent."""
+"""The sandbox's child: `python -m benchmark.running.child` answers its parent, see `channel.py`."""
 
 from __future__ import annotations
 
 import json
 import os
 import resource
-import shutil
 import sys
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, get_args
 
 import torch
 from torch import nn
 
-from benchmark.cell import Outcome
+from benchmark.cell import Outcome, Verdict
 from benchmark.contract import Attack, Observation, Stack, Victim
 from benchmark.errors import BenchmarkError, NotApplicable, PluginError
 from benchmark.registry import Manifest, Submission
-from benchmark.running.exchange import (
-    PARAMETERS,
-    load_network,
-    load_observation,
-    save_parameters,
-    save_reconstruction,
-)
+from benchmark.running.answers import pack_parameters, pack_reconstruction
+from benchmark.running.channel import Answer, ChildsKind, one_line, say
+from benchmark.running.exchange import load_network, load_observation
 from benchmark.running.inprocess import attempt, corruption, loops, verdict
+from benchmark.running.limits import limit
 from benchmark.running.memory import resident
 from benchmark.toolbox.inverter import Inverter
 
@@ -38,41 +34,53 @@ def main() -> None:
     requests = sys.stdin.buffer
     start = json.loads(requests.readline())
     torch.set_num_threads(start["threads"])
+    gpu = torch.device(start["device"]).type == "cuda"
+    limit(start["allowed"], threads=start["threads"], gpu=gpu, walled=start["walled"])
     try:
         attack = _attack(start)
     except BenchmarkError as error:
-        _say(answers, {"error": str(error)})
+        say(answers, Answer(status="failed", reason=one_line(str(error))))
         return
-    _say(answers, {"ready": True})
+    say(answers, Answer(status="ready", loops=loops(attack)))
     with suppress(BrokenPipeError):
         _serve(requests, answers, attack, start)
-    shutil.rmtree(start["exchange"], ignore_errors=True)  # as a parent that was killed cannot
 
 
 def _serve(requests: IO[bytes], answers: IO[bytes], attack: Attack, start: dict[str, Any]) -> None:
-    device = torch.device(start["device"])
+    device, label = torch.device(start["device"]), start["manifest"]["name"]
+    files: list[str] = []
     models: dict[str, nn.Module] = {}
     for line in requests:
         request = json.loads(line)
-        models = {
-            file: models[file] if file in models else load_network(Path(file), device)
-            for file in request["models"]
-        }
-        model, *granted = models.values()
-        assert isinstance(model, Victim)
-        frozen = [network.requires_grad_(False) for network in granted]
-        inverter = next((each for each in frozen if isinstance(each, Inverter)), None)
-        network = next((each for each in frozen if each is not inverter), None)
-        files = [Path(file) for file in request["observations"]]
-        stack = Stack([load_observation(file, model, device, network, inverter) for file in files])
+        if request["what"] == "models":
+            files = request["models"]
+            models = {file: _kept(models, file, device) for file in files}
+            say(answers, Answer(status="ready"))
+            continue
+        stack = _stack(request["observations"], [models[file] for file in files], device)
         if request["what"] == "corrupt":
-            _say(answers, _corrupted(attack, start["manifest"]["name"], stack[0], request))
-            continue
-        if request["what"] == "applies":
-            _say(answers, asdict(verdict(attack, stack[0])))
-            continue
-        folder, outcomes = Path(request["answers"]), _limited(attack, stack)
-        _say(answers, {"outcomes": [_sent(o, folder, i) for i, o in enumerate(outcomes)]})
+            say(answers, *_corrupted(attack, label, stack[0]))
+        elif request["what"] == "applies":
+            say(answers, _applies(verdict(attack, stack[0])))
+        else:
+            outcomes = _limited(attack, stack)
+            for outcome in outcomes:
+                say(answers, *_sent(outcome))
+            if any(outcome.kind == "mutated" for outcome in outcomes):
+                models = {file: load_network(Path(file), device) for file in files}
+
+
+def _kept(models: dict[str, nn.Module], file: str, device: torch.device) -> nn.Module:
+    return models[file] if file in models else load_network(Path(file), device)
+
+
+def _stack(files: list[str], networks: list[nn.Module], device: torch.device) -> Stack:
+    model, *granted = networks
+    assert isinstance(model, Victim)
+    frozen = [network.requires_grad_(False) for network in granted]
+    inverter = next((each for each in frozen if isinstance(each, Inverter)), None)
+    network = next((each for each in frozen if each is not inverter), None)
+    return Stack([load_observation(Path(f), model, device, network, inverter) for f in files])
 
 
 def _attack(start: dict[str, Any]) -> Attack:
@@ -82,30 +90,36 @@ def _attack(start: dict[str, Any]) -> Attack:
     return attack
 
 
-def _corrupted(
-    attack: Attack, label: str, seen: Observation, request: dict[str, Any]
-) -> dict[str, Any]:
-    """Write the parameters that a malicious attack sends, and return what became of it."""
+def _corrupted(attack: Attack, label: str, seen: Observation) -> tuple[Answer, bytes]:
+    """Return the parameters that a malicious attack sends, or why there are none."""
     try:
         chosen = corruption(attack, label, seen.model, seen.knowledge, seen.generator)
-        save_parameters(chosen, Path(request["answers"]) / PARAMETERS)
+        return Answer(status="corrupted"), pack_parameters(chosen)
     except NotApplicable as reason:
-        return {"status": "not_applicable", "reason": str(reason)}
+        return Answer(status="not_applicable", reason=one_line(str(reason))), b""
     except PluginError as error:
-        return {"status": "failed", "reason": str(error)}
-    return {"status": "corrupted"}
+        return Answer(status="failed", reason=one_line(str(error))), b""
+
+
+def _applies(said: Verdict) -> Answer:
+    reason = None if said.reason is None else one_line(said.reason)
+    kind = _own(said.kind)
+    if said.status == "unavailable":
+        raise AssertionError("an attack has no say in what is available")
+    return Answer(status=said.status, reason=reason, missing=said.missing, kind=kind)
 
 
 def _limited(attack: Attack, stack: Stack) -> list[Outcome]:
     """Run a stack with the memory that its trials may take above what the child holds now."""
-    at_once = 1 if loops(attack) else len(stack)
-    allowed = stack[0].budget.memory_bytes * at_once
     held = resident("VmData")
     before = resource.getrlimit(resource.RLIMIT_DATA)
     if held is not None:
-        resource.setrlimit(resource.RLIMIT_DATA, (held + allowed, before[1]))
+        most = held + stack[0].budget.memory_bytes * len(stack)
+        if before[1] != resource.RLIM_INFINITY:
+            most = min(most, before[1])
+        resource.setrlimit(resource.RLIMIT_DATA, (most, before[1]))
     try:
-        outcomes = attempt(attack, stack)
+        outcomes = attempt(attack, stack, apart=False)
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, before)
     return [_memory_said(outcome, stack[0].budget.memory_bytes) for outcome in outcomes]
@@ -117,29 +131,27 @@ def _memory_said(outcome: Outcome, limit: int) -> Outcome:
     return replace(outcome, reason=f"passed its memory limit of {limit // 2**20} MiB a trial")
 
 
-def _sent(outcome: Outcome, folder: Path, index: int) -> dict[str, Any]:
-    """Write an outcome's reconstruction to a file and return the outcome as plain data."""
-    file = None
+def _sent(outcome: Outcome) -> tuple[Answer, bytes]:
+    """Return an outcome as an answer, with its reconstruction's bytes."""
+    peak = outcome.peak_bytes
     if outcome.reconstruction is not None:
-        path = folder / f"answer-{index}.safetensors"
         try:
-            save_reconstruction(outcome.reconstruction, path)
-            file = str(path)
+            data = pack_reconstruction(outcome.reconstruction)
+            return Answer(status="completed", peak_bytes=peak), data
         except (PluginError, RuntimeError, TypeError, ValueError) as error:
-            said, seconds = str(error), outcome.seconds
-            outcome = Outcome(None, "failed", said, seconds, None, kind="invalid_answer")
-    return {
-        "status": outcome.status,
-        "kind": outcome.kind,
-        "reason": outcome.reason,
-        "seconds": outcome.seconds,
-        "peak_bytes": outcome.peak_bytes,
-        "file": file,
-    }
+            outcome = replace(outcome, status="failed", reason=str(error), kind="invalid_answer")
+    late = outcome.status == "timed_out"
+    reason, kind = one_line(outcome.reason or ""), _own(outcome.kind)
+    told = Answer(
+        status="timed_out" if late else "failed", reason=reason, kind=kind, peak_bytes=peak
+    )
+    return told, b""
 
 
-def _say(pipe: IO[bytes], answer: dict[str, Any]) -> None:
-    pipe.write(json.dumps(answer).encode() + b"\n")
+def _own(kind: str | None) -> ChildsKind | None:
+    """Return a kind of failure as an attack's."""
+    kinds: tuple[ChildsKind, ...] = get_args(ChildsKind)
+    return next((each for each in kinds if each == kind), None)
 
 
 if __name__ == "__main__":

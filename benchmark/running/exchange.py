@@ -1,4 +1,4 @@
-"""Observations and reconstructions as safetensors: what crosses the sandbox's wall.
+"""Networks and observations as safetensors files: what the sandbox's child is given to read.
 
 Tensors are cloned after reading: a file's tensors lie at odd addresses, and vectorised sums may
 then differ in the last bit from those of the harness.
@@ -22,7 +22,6 @@ from benchmark.contract import (
     Knowledge,
     LocalTraining,
     Observation,
-    Reconstruction,
     Update,
     Victim,
 )
@@ -32,10 +31,7 @@ from benchmark.toolbox.inverter import Inverter
 from benchmark.tracks.inverters import load_inverter, save_inverter
 from benchmark.victims import ImageSpec, TextSpec, build
 
-PARAMETERS = "parameters.safetensors"
-"""The file of a corrupted model's parameters."""
 _FACTS = ("labels", "truth", "public_text")  # those that are tensors
-_ANSWERS = ("images", "labels", "tokens", "certain")
 _SPECS: dict[str, type[ImageSpec | TextSpec]] = {"vision": ImageSpec, "text": TextSpec}
 """By track."""
 _STATISTICS = ("mean_image", "mean", "std")
@@ -69,16 +65,6 @@ def load_network(path: Path, device: torch.device) -> nn.Module:
     with safe_open(path, framework="pt") as file:
         inverts = "inverter" in file.metadata()
     return load_inverter(path).to(device) if inverts else load_model(path, device)
-
-
-def save_parameters(chosen: dict[str, Tensor], path: Path) -> None:
-    """Write the parameters that a malicious attack sends."""
-    _save(chosen, {}, path)
-
-
-def load_parameters(path: Path) -> dict[str, Tensor]:
-    """Read them back, by name."""
-    return _load(path)[0]
 
 
 def save_observation(seen: Observation, path: Path) -> None:
@@ -153,29 +139,6 @@ def load_observation(
         for sent, order in zip(later, meta["later"], strict=True)
     )
     return Observation(ordered, model, knowledge, Budget(**meta["budget"]), draws, rounds)
-
-
-def save_reconstruction(answer: Reconstruction, path: Path) -> None:
-    """Write a reconstruction, and of a failure its reason alone.
-
-    What is no tensor is refused here, as the harness would; all else is judged there.
-    """
-    given = {} if answer.failure is not None else {n: getattr(answer, n) for n in _ANSWERS}
-    tensors = {name: tensor for name, tensor in given.items() if tensor is not None}
-    for name, tensor in tensors.items():
-        if not isinstance(tensor, Tensor):
-            raise PluginError(f"returned {name} of type {type(tensor).__name__}; wanted a tensor")
-    meta = {"gradient_evaluations": answer.gradient_evaluations, "failure": answer.failure}
-    _save(tensors, meta, path)
-
-
-def load_reconstruction(path: Path) -> Reconstruction:
-    """Read a reconstruction."""
-    tensors, meta = _load(path)
-    given = {name: tensors.get(name) for name in _ANSWERS}
-    return Reconstruction(
-        gradient_evaluations=meta["gradient_evaluations"], failure=meta["failure"], **given
-    )
 
 
 def _save(tensors: dict[str, Tensor], meta: dict[str, Any], path: Path) -> None:

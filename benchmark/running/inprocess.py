@@ -109,16 +109,22 @@ def verdict(attack: Attack, seen: Observation) -> Verdict:
     return Verdict("applies", None)
 
 
-def attempt(attack: Attack, stack: Stack) -> list[Outcome]:
+def attempt(attack: Attack, stack: Stack, *, apart: bool = True) -> list[Outcome]:
     """Run an attack on a stack; where that fails, on each trial alone.
 
     So one trial's crash does not take its neighbours. A method that only loops over trials is run
     and timed trial by trial from the start.
+
+    Args:
+        attack: the method.
+        stack: the trials.
+        apart: whether a stack that fails is run again; else its failure is that of all.
     """
     before = stack.versions()
     with _as_it_was(stack), Peak(stack.model) as peak:
         outcomes = [] if loops(attack) else _together(attack, stack)
-        if not outcomes or (len(stack) > 1 and any(o.status != "completed" for o in outcomes)):
+        failed = any(outcome.status != "completed" for outcome in outcomes)
+        if not outcomes or (apart and failed and len(stack) > 1):
             outcomes = [_together(attack, stack[i : i + 1])[0] for i in range(len(stack))]
     outcomes = [replace(outcome, peak_bytes=peak.bytes) for outcome in outcomes]
     if stack.versions() != before:

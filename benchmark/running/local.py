@@ -24,6 +24,7 @@ from benchmark.records import Provenance, Record
 from benchmark.registry import Submission
 from benchmark.running.plan import Group, due_cells, file_of_cell, replaced
 from benchmark.running.progress import Progress
+from benchmark.running.provenance import made_by
 from benchmark.seeds import PUBLIC, Key
 from benchmark.tracks import Setting, load_setting
 
@@ -157,7 +158,8 @@ class LocalRunner:
         for cell, trials in due:
             self.progress.start(cell, len(trials))
             worker = self.worker_of(cell.attack)
-            for made in run_cell(cell, setting, defended, worker, trials, self.provenance):
+            place = made_by(self.provenance, worker, cell.defense)
+            for made in run_cell(cell, setting, defended, worker, trials, place):
                 self._keep(cell, made)
                 self.progress.advance(cell, sum(record.trial is not None for record in made))
                 if any(record.kind == "mutated" for record in made):

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import torch
 
+from benchmark.cell import Worker
 from benchmark.errors import BenchmarkError, RecordError
 from benchmark.identity import ROOT
 from benchmark.records import Provenance, Record
+from benchmark.registry import Submission
+from benchmark.running.sandbox import Sandbox
 from benchmark.seeds import PUBLIC, Key
 
 _KEY_BYTES = 16  # fewer could be tried
@@ -33,6 +36,18 @@ def provenance(device: torch.device, key: Key = PUBLIC) -> Provenance:
         threads=None if device.type == "cuda" else torch.get_num_threads(),
         key=key.digest,
     )
+
+
+def made_by(place: Provenance, worker: Worker, defense: Submission) -> Provenance:
+    """Return where the records of a cell come from, with the wall that stood round its code.
+
+    Args:
+        place: what the run's records share.
+        worker: where the attack runs.
+        defense: runs in this process, its own code or other people's.
+    """
+    wall = worker.wall if isinstance(worker, Sandbox) else None
+    return place.model_copy(update={"wall": "absent" if defense.outside else wall})
 
 
 def read_key(path: Path | None) -> Key:

@@ -1,62 +1,71 @@
 """Runs attacks in a child process that can be killed: wall clock and memory are enforced.
 
-The child receives the observation and returns the reconstruction as safetensors, and both sides
-speak JSON lines over a pipe: no pickle either way. It inherits no environment but what Python and
-torch need to start, and it is a separate address space: the truth is not in it. What it says is
-not trusted: an answer that makes no sense is a failure of its trial.
+The child is given networks and observations as safetensors files and answers over a pipe, in JSON
+lines and the bytes of safetensors: no pickle either way. It inherits no environment but what Python
+and torch need to start, and it is a separate address space: the truth is not in it. Other people's
+code is kept behind a wall besides (`wall.py`). What a child says is not trusted: an answer that
+makes no sense is a failure of its trial, and this process's clock times it.
 """
 
 from __future__ import annotations
 
-import json
+import itertools
 import os
-import select
-import signal
 import subprocess
-import sys
 import tempfile
-import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from benchmark.cell import Outcome, Verdict
-from benchmark.contract import Budget, Grant, Knowledge, Observation, Stack, Update, Victim
+from benchmark.contract import Budget, Knowledge, Observation, Stack, Update, Victim
 from benchmark.errors import NotApplicable, PluginError
-from benchmark.identity import ROOT
-from benchmark.records import FailureKind
+from benchmark.records import Wall
 from benchmark.registry import Submission
-from benchmark.running.exchange import (
-    PARAMETERS,
-    load_parameters,
-    load_reconstruction,
-    save_model,
-    save_observation,
-)
+from benchmark.running.answers import unpack_parameters, unpack_reconstruction
+from benchmark.running.channel import Answer
+from benchmark.running.exchange import save_model, save_observation
+from benchmark.running.limits import machine_bytes
+from benchmark.running.process import NONSENSE, STARTING_SECONDS, Child
+from benchmark.running.wall import demand, trouble
+from benchmark.victims import ImageSpec
 
-_KEPT_VARIABLES = ("PATH", "HOME", "TMPDIR", "LANG", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
-_STARTING_SECONDS = 120.0
 _GRACE_SECONDS = 5.0  # the child's own alarm comes first and says more
-_LONGEST_ANSWER = 2**22  # bytes of JSON
-_NONSENSE = "its process gave an answer that makes no sense"
+_SLACK_SECONDS = 1.0  # an observation is read, and an answer sent, within the attack's time
+_BYTES_A_SECOND = 2**28
+_MOST_KILLS = 3
+"""Trials in a row on which a process may die before a cell stops."""
+_AT_FIRST = 5 * 2**30
+"""Bytes of memory for a child whose budget is not known yet, of 4 GiB in most protocols."""
+_OWN_BYTES = 2**29  # the harness's in a child, beside what it is given
+_NUMBERS = 2**20  # in an answer, beside the pixels
+_EXAMPLES = 256  # in a batch whose size is not known
+_REMOVES = 'cat > /dev/null; rm -rf -- "$1"'  # once its input ends, as it does when we are killed
 
 
 class Sandbox:
     """The worker that runs attacks in children, one child a submission, kept while it behaves.
 
-    Use as a context: leaving it ends the children and removes their files; where this process is
-    killed, a child that is left without it does. See `cell.Worker`.
+    Use as a context: leaving it ends the children and removes their files, and so does the end of
+    this process, whichever way it comes. See `cell.Worker`.
+
+    Args:
+        device: where victims live.
+        trust: whether other people's code may run without a wall.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._files: tempfile.TemporaryDirectory[str] | None = None
-        self._children: dict[str, _Child] = {}
-        self._models: dict[nn.Module, Path] = {}
+    def __init__(self, device: torch.device, *, trust: bool = False) -> None:
+        self._device, self._trust = device, trust
+        self._files: _Files | None = None
+        self._children: dict[str, Child] = {}
+        self._models: dict[nn.Module, str] = {}
+        self._kills: Counter[str] = Counter()
+        self._numbers = itertools.count(os.getpid())
 
     def __enter__(self) -> Sandbox:
         return self
@@ -65,18 +74,27 @@ class Sandbox:
         for child in self._children.values():
             child.kill()
         if self._files is not None:
-            self._files.cleanup()
+            self._files.remove()
 
     @property
-    def _folder(self) -> str:
-        """Where files are exchanged; made when first wanted."""
+    def wall(self) -> Wall:
+        """What stands round the children."""
+        return "bubblewrap" if self._walls else "absent"
+
+    @property
+    def _walls(self) -> bool:
+        return not self._trust and trouble() is None
+
+    @property
+    def _folder(self) -> Path:
+        """Where files lie; made when first wanted."""
         if self._files is None:
-            self._files = tempfile.TemporaryDirectory(prefix="gradleak-")
-        return self._files.name
+            self._files = _Files()
+        return self._files.folder
 
     def load(self, submission: Submission) -> None:
         """Have a child import an attack, or raise PluginError."""
-        child = self._child(submission)
+        child = self._child(submission, _AT_FIRST)
         if child.unfit:
             raise PluginError(child.reason)
 
@@ -84,224 +102,193 @@ class Sandbox:
         self, submission: Submission, model: Victim, known: Knowledge, draws: torch.Generator
     ) -> dict[str, Tensor]:
         """Have a child choose the parameters to send."""
-        budget = Budget(_STARTING_SECONDS, 0)
-        seen = Observation(Update({}), model, known, budget, draws)
-        with tempfile.TemporaryDirectory(dir=self._folder) as exchange:
-            child = self._child(submission)
-            answer = self._ask(child, "corrupt", Stack([seen]), exchange, budget.seconds)
-            if answer is None:
-                raise PluginError(f"{submission.label}: corrupt: {child.reason}")
-            if answer.get("status") == "not_applicable":
-                raise NotApplicable(str(answer.get("reason")))
-            if answer.get("status") != "corrupted":
-                raise PluginError(str(answer.get("reason")))
-            try:
-                return load_parameters(Path(exchange) / PARAMETERS)
-            except (OSError, SafetensorError) as error:
-                raise PluginError(f"{submission.label}: corrupt: sent no parameters") from error
+        weights = model.weights()
+        stack = Stack([Observation(Update({}), model, known, Budget(STARTING_SECONDS, 0), draws)])
+        largest = 2 * sum(weight.nbytes for weight in weights.values()) + _NUMBERS
+        answered, child = self._ask(submission, "corrupt", stack, largest)
+        if answered is None:
+            raise PluginError(f"{submission.label}: corrupt: {child.reason}")
+        answer, data = answered[0]
+        if answer.status == "not_applicable":
+            raise NotApplicable(str(answer.reason))
+        if answer.status != "corrupted":
+            raise PluginError(answer.reason or f"{submission.label}: corrupt: {NONSENSE}")
+        try:
+            return unpack_parameters(data, weights.keys())
+        except ValueError as error:
+            raise PluginError(f"{submission.label}: corrupt: sent no parameters") from error
 
     def applies(self, submission: Submission, seen: Observation) -> Verdict:
         """Have a child ask its attack whether it fits."""
-        with tempfile.TemporaryDirectory(dir=self._folder) as exchange:
-            child = self._child(submission)
-            answer = self._ask(child, "applies", Stack([seen]), exchange, seen.budget.seconds)
-            if answer is None:
-                return Verdict("failed", child.reason, kind=child.kind)
-            said = answer.get("status")
-            reason = str(answer.get("reason"))
-            if said == "applies":
-                return Verdict("applies", None)
-            if said == "not_applicable":
-                missing = answer.get("missing")
-                known = missing if isinstance(missing, list) else []
-                return Verdict("not_applicable", reason, tuple(g for g in Grant if g in known))
-            return Verdict("failed", reason, kind=_told_kind(answer.get("kind")))
+        self._kills[submission.label] = 0  # a cell begins
+        answered, child = self._ask(submission, "applies", Stack([seen]))
+        if answered is None:
+            return Verdict("failed", child.reason, kind=child.kind)
+        answer, _ = answered[0]
+        if answer.status == "applies":
+            return Verdict("applies", None)
+        if answer.status == "not_applicable":
+            return Verdict("not_applicable", answer.reason or "", answer.missing)
+        kind = answer.kind or "invalid_answer"
+        return Verdict("failed", answer.reason or NONSENSE, kind=kind)
 
     def reconstruct(self, submission: Submission, stack: Stack) -> list[Outcome]:
-        """Have a child run its attack on a stack."""
-        with tempfile.TemporaryDirectory(dir=self._folder) as exchange:
-            child = self._child(submission)
-            # a stack that fails is run again trial by trial, so it may take its time twice
-            limit = (2 if len(stack) > 1 else 1) * len(stack) * stack[0].budget.seconds
-            answer = self._ask(child, "reconstruct", stack, exchange, limit)
-            outcomes = None if answer is None else _outcomes(answer, Path(exchange), len(stack))
-        if outcomes is not None:
-            return outcomes
-        if len(stack) > 1 and not child.unfit:  # which trial was it?
-            return [self.reconstruct(submission, stack[i : i + 1])[0] for i in range(len(stack))]
-        reason, kind = child.reason, child.kind
-        if answer is not None:
-            reason, kind = _NONSENSE, "invalid_answer"
-        child.kill()
-        died = Outcome(None, child.status, reason, child.seconds, None, kind=kind)
-        return [died] * len(stack)
+        """Have a child run its attack on a stack; on each trial alone where that fails."""
+        outcomes: list[Outcome] = []
+        if len(stack) > 1 and not self._child(submission, 0).loops:
+            outcomes = self._run(submission, stack)
+        if not outcomes or any(outcome.status != "completed" for outcome in outcomes):
+            outcomes = [self._alone(submission, stack[i : i + 1]) for i in range(len(stack))]
+        return outcomes
 
-    def _child(self, submission: Submission) -> _Child:
-        """Return the submission's child: a new one if the last died, none anew if it never ran."""
-        child = self._children.get(submission.label)
-        if child is None or not (child.alive or child.unfit):
-            child = self._children[submission.label] = _Child(
-                submission, self._device, self._folder
-            )
+    def _alone(self, submission: Submission, stack: Stack) -> Outcome:
+        """Run a trial, but none where its process was killed on too many before it."""
+        if self._kills[submission.label] >= _MOST_KILLS:
+            said = f"not run: its process was killed on {_MOST_KILLS} trials in a row"
+            return Outcome(None, "failed", said, 0.0, None, kind="crashed")
+        (outcome,) = self._run(submission, stack)
+        return outcome
+
+    def _run(self, submission: Submission, stack: Stack) -> list[Outcome]:
+        answered, child = self._ask(submission, "reconstruct", stack, _largest(stack[0]))
+        count, budget = len(stack), stack[0].budget.seconds
+        seconds = child.seconds / count
+        if answered is None:
+            if count == 1:
+                self._kills[submission.label] += 1
+            died = Outcome(None, child.status, child.reason, seconds, None, kind=child.kind)
+            return [died] * count
+        self._kills[submission.label] = 0
+        if seconds > budget + _SLACK_SECONDS + _nbytes(stack) / _BYTES_A_SECOND:
+            late = f"passed its limit of {budget:g} s a trial"
+            return [Outcome(None, "timed_out", late, seconds, None, kind="timeout")] * count
+        return [_outcome(answer, data, seconds) for answer, data in answered]
+
+    def _child(self, submission: Submission, needed: int) -> Child:
+        """Return the submission's child; a new one if the last died or may take too little."""
+        label = submission.label
+        needed = min(needed, machine_bytes())
+        child = self._children.get(label)
+        if child is not None and (child.unfit or (child.alive and needed <= child.allowed)):
+            return child
+        if child is not None:
+            child.kill()
+        if not self._trust:
+            demand(submission)
+        number = next(self._numbers)
+        exchange = Path(tempfile.mkdtemp(dir=self._folder, prefix="child-"))
+        exchange.chmod(0o755)  # its user is another; who else is here cannot come this far
+        allowed = max(needed, min(_AT_FIRST, machine_bytes()))
+        child = self._children[label] = Child(
+            submission, self._device, exchange, allowed=allowed, wall=self._walls, number=number
+        )
         return child
 
     def _ask(
-        self, child: _Child, what: str, stack: Stack, exchange: str, limit: float
-    ) -> dict[str, Any] | None:
-        """Write a stack to a folder and send a request; None where the child did not answer."""
-        if child.unfit:
-            return None
+        self, submission: Submission, what: str, stack: Stack, largest: int = 0
+    ) -> tuple[list[tuple[Answer, bytes]] | None, Child]:
+        """Ask a child about a stack; None where it did not answer, and the child says why."""
+        count = len(stack) if what == "reconstruct" else 1
+        needed = stack[0].budget.memory_bytes * len(stack) + 3 * _nbytes(stack) + _OWN_BYTES
+        child = self._child(submission, needed)
+        if child.unfit or not self._shown(child, stack.networks):
+            return None, child
+        with _written(stack, child.exchange) as files:
+            request = {"what": what, "observations": files}
+            seconds = len(stack) * stack[0].budget.seconds
+            answered = child.ask(
+                request, seconds, grace=_GRACE_SECONDS, count=count, largest=largest
+            )
+            return answered, child
+
+    def _shown(self, child: Child, networks: Sequence[nn.Module]) -> bool:
+        """Have a child read a stack's networks, before the clock of its attack runs."""
+        for network in self._models.keys() - set(networks):
+            name = self._models.pop(network)
+            for path in self._folder.glob(f"*/{name}"):
+                path.unlink()
         try:
-            models = self._model_files(stack.networks)
+            names = [self._model_file(network) for network in networks]
         except PluginError as error:
             child.reason = str(error)
-            return None
-        files = [str(Path(exchange) / f"{i}.safetensors") for i in range(len(stack))]
-        for seen, file in zip(stack, files, strict=True):
-            save_observation(seen, Path(file))
-        request = {"what": what, "models": models, "observations": files, "answers": exchange}
-        return child.ask(request, limit + _GRACE_SECONDS)
+            return False
+        for name in names:
+            if not (child.exchange / name).exists():
+                os.link(self._folder / "models" / name, child.exchange / name)
+        files = [str(child.exchange / name) for name in names]
+        if files != child.models:
+            child.models = files
+            return child.ask({"what": "models", "models": files}, STARTING_SECONDS) is not None
+        return True
 
-    def _model_files(self, networks: Sequence[nn.Module]) -> list[str]:
-        """Return the files of a stack's networks, each written once; those of others go."""
-        for network in self._models.keys() - set(networks):
-            self._models.pop(network).unlink(missing_ok=True)
-        for network in networks:
-            if network not in self._models:
-                descriptor, name = tempfile.mkstemp(dir=self._folder, suffix=".safetensors")
-                os.close(descriptor)
-                save_model(network, Path(name))
-                self._models[network] = Path(name)
-        return [str(self._models[network]) for network in networks]
+    def _model_file(self, network: nn.Module) -> str:
+        """Return the name of a network's file, which is written once."""
+        if network not in self._models:
+            folder = self._folder / "models"
+            folder.mkdir(exist_ok=True)
+            path = Path(tempfile.mkdtemp(dir=folder)).with_suffix(".safetensors")
+            save_model(network, path)
+            path.chmod(0o644)
+            self._models[network] = path.name
+        return self._models[network]
 
 
-class _Child:
-    """A process that runs one submission.
+@dataclass
+class _Files:
+    """A folder that is gone when this process is, killed or not."""
 
-    Attributes:
-        unfit: it could not import its submission, and no other child will.
-        status: of the trials it died on, with `kind`, `reason` and `seconds`.
-    """
-
-    def __init__(self, submission: Submission, device: torch.device, exchange: str) -> None:
-        self.unfit = False
-        self.status: Literal["failed", "timed_out"] = "failed"
-        self.kind: FailureKind = "crashed"
-        self.reason, self.seconds = "", 0.0
-        kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmark.running.child"],
+    def __post_init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="gradleak-"))
+        self._remover = subprocess.Popen(
+            ["sh", "-c", _REMOVES, "sh", str(self.folder)],
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            bufsize=0,
-            cwd=ROOT,
-            env={**kept, "HF_HUB_OFFLINE": "1"},
             start_new_session=True,
         )
-        start = {
-            "manifest": submission.manifest.model_dump(mode="json"),
-            "folder": str(submission.folder),
-            "arguments": submission.arguments,
-            "device": str(device),
-            "exchange": exchange,
-            "threads": torch.get_num_threads(),
-        }
-        answer = self.ask(start, _STARTING_SECONDS)
-        if answer is None or "error" in answer:
-            self.unfit = True
-            if answer is not None:
-                self.reason = str(answer["error"])
-                self.kill()
-            else:
-                self.reason = f"{submission.label}: its process could not start: {self.reason}"
 
-    @property
-    def alive(self) -> bool:
-        """Whether the process runs."""
-        return self._process.poll() is None
-
-    def ask(self, request: dict[str, Any], limit: float) -> dict[str, Any] | None:
-        """Send a request and wait for the answer; None, with the reason kept, if none comes."""
-        assert self._process.stdin
-        try:
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
-            line = self._line(limit)
-        except TimeoutError:
-            self.status, self.kind = "timed_out", "timeout"
-            self.seconds = limit - _GRACE_SECONDS
-            self.reason = f"passed its limit of {self.seconds:g} s and was killed"
-            self.kill()
-            return None
-        except OSError:
-            line = b""  # it died while it was spoken to
-        try:
-            answer = json.loads(line)
-        except ValueError:
-            answer = None
-        if isinstance(answer, dict):
-            return answer
-        self.kill(politely=not line)
-        code = self._process.returncode
-        died = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        self.kind = "invalid_answer" if line else "crashed"
-        self.reason = _NONSENSE if line else f"its process died: {died}"
-        return None
-
-    def _line(self, limit: float) -> bytes:
-        """Read a line, or what there was before the end; TimeoutError after so many seconds."""
-        assert self._process.stdout
-        pipe, deadline, line = self._process.stdout.fileno(), time.monotonic() + limit, b""
-        while not line.endswith(b"\n") and len(line) < _LONGEST_ANSWER:
-            ready, _, _ = select.select([pipe], [], [], max(deadline - time.monotonic(), 0))
-            if not ready:
-                raise TimeoutError
-            part = os.read(pipe, 2**16)
-            if not part:
-                break
-            line += part
-        return line
-
-    def kill(self, *, politely: bool = False) -> None:
-        """End the process and all it started; politely, let a dying one say how it died."""
-        if politely:
-            try:
-                self._process.wait(1)
-            except subprocess.TimeoutExpired:
-                pass
-        try:
-            os.killpg(self._process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            pass
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe:
-                pipe.close()
+    def remove(self) -> None:
+        """Remove the folder and what it holds."""
+        assert self._remover.stdin
+        self._remover.stdin.close()
+        self._remover.wait()
 
 
-def _outcomes(answer: dict[str, Any], folder: Path, count: int) -> list[Outcome] | None:
-    """Return what a child says its trials came to; None where that makes no sense."""
+@contextmanager
+def _written(stack: Stack, folder: Path) -> Iterator[list[str]]:
+    """Write the observations of a stack, for as long as they are looked at."""
+    files = [folder / f"{place}.safetensors" for place in range(len(stack))]
     try:
-        outcomes = [_outcome(each, folder) for each in answer["outcomes"]]
-    except (KeyError, TypeError, ValueError, OSError, SafetensorError):
-        return None
-    return outcomes if len(outcomes) == count else None
+        for seen, file in zip(stack, files, strict=True):
+            save_observation(seen, file)
+            file.chmod(0o644)
+        yield [str(file) for file in files]
+    finally:
+        for file in files:
+            file.unlink(missing_ok=True)
 
 
-def _outcome(said: dict[str, Any], folder: Path) -> Outcome:
-    seconds, peak = float(said["seconds"]), said["peak_bytes"]
-    if said["status"] == "completed":
-        file = folder / Path(said["file"]).name  # no path of the child's choosing
-        return Outcome(load_reconstruction(file), "completed", None, seconds, peak)
-    status: Literal["failed", "timed_out"] = (
-        "timed_out" if said["status"] == "timed_out" else "failed"
-    )
-    kind = _told_kind(said.get("kind"))
-    return Outcome(None, status, str(said["reason"]), seconds, None, kind=kind)
+def _nbytes(stack: Stack) -> int:
+    """Return roughly the bytes of what a child reads: each network, each trial's updates."""
+    networks = sum(t.nbytes for network in stack.networks for t in network.state_dict().values())
+    return networks + sum((1 + len(seen.later)) * seen.update.nbytes for seen in stack)
 
 
-def _told_kind(said: object) -> FailureKind:
-    """Return the kind of failure that a child tells; of one it makes up, that it makes no sense."""
-    kinds: tuple[FailureKind, ...] = get_args(FailureKind)
-    own = (kind for kind in kinds if kind not in ("defense", "model_refused"))  # the client's
-    return next((kind for kind in own if kind == said), "invalid_answer")
+def _largest(seen: Observation) -> int:
+    """Return the bytes that an answer on a trial may have, with room to be of a wrong type."""
+    spec, count = seen.model.spec, seen.knowledge.batch_size or _EXAMPLES
+    if isinstance(spec, ImageSpec):
+        return 2 * 8 * count * spec.channels * spec.size**2 + _NUMBERS
+    return 2 * 8 * count * int(getattr(spec, "length", 0)) + _NUMBERS
+
+
+def _outcome(answer: Answer, data: bytes, seconds: float) -> Outcome:
+    """Return what an answer says of a trial; only the seconds are ours."""
+    if answer.status == "completed":
+        try:
+            made = unpack_reconstruction(data)
+        except ValueError:
+            return Outcome(None, "failed", NONSENSE, seconds, None, kind="invalid_answer")
+        return Outcome(made, "completed", None, seconds, answer.peak_bytes)
+    reason, kind = answer.reason or NONSENSE, answer.kind or "invalid_answer"
+    if answer.status == "timed_out":
+        return Outcome(None, "timed_out", reason, seconds, None, kind="timeout")
+    return Outcome(None, "failed", reason, seconds, answer.peak_bytes, kind=kind)

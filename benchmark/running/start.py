@@ -33,6 +33,7 @@ from benchmark.running.scores import scores
 from benchmark.running.shard import Shard, split
 from benchmark.running.smoke import Smoked, failed, smoke
 from benchmark.running.smoke import table as outcomes
+from benchmark.running.wall import demand_trust
 from benchmark.tracks import load_setting
 from benchmark.tunings import resolve
 
@@ -66,6 +67,9 @@ class Order:
     until: float | None = None
     """`time.monotonic` after which no group is begun; those that cost least come first then."""
 
+    trust: bool = False
+    """Whether other people's code may run without a wall."""
+
     def words(self) -> list[str]:
         """Return the command line that a process which shares this order is given."""
         named = {
@@ -82,7 +86,11 @@ class Order:
             "--shard": () if self.shard is None else (self.shard,),
         }
         said = [word for name, each in named.items() for one in each for word in (name, str(one))]
-        return ["run", self.suite, *said, *(["--isolate"] if self.isolate else [])]
+        return ["run", self.suite, *said, *self._flags()]
+
+    def _flags(self) -> list[str]:
+        flags = {"--isolate": self.isolate, "--trust-plugins": self.trust}
+        return [name for name, wanted in flags.items() if wanted]
 
 
 def carry_out(order: Order, *, only_plan: bool, verbose: bool = False) -> int:
@@ -254,13 +262,15 @@ def _workers(
     Raises:
         PluginError: one of the repository's cannot be loaded, or no cell is left.
     """
-    worker_of = workers(device, stack, isolate=order.isolate)
+    worker_of = workers(device, stack, isolate=order.isolate, trust=order.trust)
     broken: dict[tuple[str, str], str] = {}
     for submission in {one.label: one for group in due for one in group.attacks}.values():
         with _disabling(submission, broken):
             worker_of(submission).load(submission)
     for submission in {group.defense.label: group.defense for group in due}.values():
         with _disabling(submission, broken):
+            if not order.trust:
+                demand_trust(submission)
             _check_defense(submission)
     kept = [
         replace(group, attacks=tuple(one for one in group.attacks if _key(one) not in broken))
@@ -290,7 +300,7 @@ def _key(submission: Submission) -> tuple[str, str]:
 
 
 def workers(
-    device: torch.device, stack: ExitStack, *, isolate: bool = False
+    device: torch.device, stack: ExitStack, *, isolate: bool = False, trust: bool = False
 ) -> Callable[[Submission], Worker]:
     """Return which worker runs a submission: a child what is foreign, or all where isolated.
 
@@ -298,8 +308,9 @@ def workers(
         device: where victims live.
         stack: ends the children.
         isolate: whether the repository's own run in children too.
+        trust: whether what is foreign may run without a wall.
     """
-    inside, sandbox = InProcess(), stack.enter_context(Sandbox(device))
+    inside, sandbox = InProcess(), stack.enter_context(Sandbox(device, trust=trust))
     return lambda submission: sandbox if isolate or submission.outside else inside
 
 

@@ -19,6 +19,7 @@ from benchmark.protocol import UtilityProtocol
 from benchmark.records import Provenance
 from benchmark.registry import Registry, Submission
 from benchmark.running.provenance import provenance
+from benchmark.running.wall import demand_trust
 from benchmark.seeds import PUBLIC, generator
 from benchmark.tracks import image_spec
 from benchmark.utility.diagnostics import diagnose
@@ -38,6 +39,7 @@ class Order:
     mirror: Path | None
     device: torch.device
     plan: bool = False
+    trust: bool = False
 
 
 def measure(order: Order) -> Iterator[str]:
@@ -45,10 +47,13 @@ def measure(order: Order) -> Iterator[str]:
 
     Raises:
         DataUnavailable: the data, or the victim's weights, cannot be had here.
-        PluginError: a defense that is not there, or cannot be built.
+        PluginError: a defense that is not there, cannot be built, or comes from outside and is not
+            trusted.
     """
     protocol, registry, prices = order.protocol, Registry(order.plugins), Prices(order.results)
     chosen = registry.select("defense", order.defenses or protocol.defenses)
+    for submission in chosen if not order.trust else ():
+        demand_trust(submission)
     seeds = protocol.seeds if order.seeds is None else order.seeds
     due = {
         one.label: left

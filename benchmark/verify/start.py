@@ -20,6 +20,7 @@ from benchmark.registry import Registry
 from benchmark.running.progress import Progress
 from benchmark.running.provenance import check_key, provenance, read_key
 from benchmark.running.start import device_named, workers
+from benchmark.running.wall import demand_trust
 from benchmark.seeds import Key
 from benchmark.verify.report import DIFFERS, table
 from benchmark.verify.rerun import Compared, compare, rerun
@@ -43,6 +44,7 @@ class Request:
     device: str
     plugins: tuple[Path, ...]
     key: Path | None = None
+    trust: bool = False
 
     @property
     def seconds(self) -> float:
@@ -105,6 +107,8 @@ def _rerun(
     """Run strata again, and attest along the way what that vouches for."""
     device = device_named(request.device)
     place = provenance(device, key)
+    for stratum in chosen if not request.trust else ():
+        demand_trust(stratum.cell.defense)
     voucher = Voucher(chosen, attested, standing, place)
     console = Console(file=sys.stderr, highlight=False)
     found: list[Compared] = []
@@ -114,7 +118,7 @@ def _rerun(
             chosen,
             mirror=request.mirror,
             device=device,
-            worker_of=workers(device, stack),
+            worker_of=workers(device, stack, trust=request.trust),
             provenance=place,
             seconds=request.seconds,
             key=key,

@@ -4,15 +4,13 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from benchmark.contract import LocalTraining, Reconstruction, Update
+from benchmark.contract import LocalTraining, Update
 from benchmark.errors import PluginError
 from benchmark.running.exchange import (
     load_model,
     load_observation,
-    load_reconstruction,
     save_model,
     save_observation,
-    save_reconstruction,
 )
 
 CPU = torch.device("cpu")
@@ -113,38 +111,6 @@ def test_facts_for_controls_cross(bench, seen_by, tmp_path, attack):
         assert isinstance(there.other_update, Update)
         other = known.knowledge.other_update
         assert all(torch.equal(there.other_update[name], each) for name, each in other.items())
-
-
-def test_reconstruction_crosses_as_it_is(tmp_path):
-    whole = torch.tensor([[0.5, torch.nan, -torch.inf, 7.0]], requires_grad=True)
-    labels = torch.tensor([3, 3, 0, 9])
-    save_reconstruction(Reconstruction(whole.T, 12, labels), tmp_path / "answer")
-    there = load_reconstruction(tmp_path / "answer")
-    assert torch.equal(there.labels, labels)
-    assert there.failure is None
-    assert torch.equal(there.images.nan_to_num(9), whole.T.detach().nan_to_num(9))
-    assert there.gradient_evaluations == 12
-
-
-def test_failure_crosses_with_its_reason_and_without_tensors(tmp_path):
-    failed = Reconstruction(None, 12, torch.tensor([1]), failure="diverged at step 12 of 800")
-    save_reconstruction(failed, tmp_path / "answer")
-    there = load_reconstruction(tmp_path / "answer")
-    assert (there.failure, there.gradient_evaluations) == (failed.failure, 12)
-    assert names(tmp_path / "answer") == set()
-
-
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        (Reconstruction([1.0]), "images of type list; wanted a tensor"),
-        (Reconstruction(torch.zeros(1), labels=[1]), "labels of type list; wanted a tensor"),
-    ],
-    ids=["images", "labels"],
-)
-def test_answers_that_are_no_tensors_do_not_cross(tmp_path, answer, said):
-    with pytest.raises(PluginError, match=said):
-        save_reconstruction(answer, tmp_path / "answer")
 
 
 def test_model_that_is_no_victim_does_not_cross(tmp_path):

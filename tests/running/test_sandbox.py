@@ -1,16 +1,22 @@
 import os
 import pickle
+import subprocess
+import sys
 import tempfile
+import time
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import load
 
 from benchmark.cell import negotiate
-from benchmark.contract import Grant, Reconstruction
+from benchmark.contract import Grant
 from benchmark.errors import PluginError
+from benchmark.identity import ROOT
 from benchmark.running import sandbox as module
-from benchmark.running.exchange import save_model, save_reconstruction
+from benchmark.running.exchange import save_model
 from benchmark.running.sandbox import Sandbox
 
 SMALL = {"architecture": "april_b", "width": 32, "depth": 1, "patch": 4}
@@ -29,7 +35,7 @@ SHORT = {"seconds": 0.5, "memory_mib": 256}
 
 @pytest.fixture
 def sandbox():
-    with Sandbox(torch.device("cpu")) as made:
+    with Sandbox(torch.device("cpu"), trust=True) as made:
         yield made
 
 
@@ -149,7 +155,7 @@ def test_facts_that_an_attack_lacks_cross(plugin, bench, sandbox):
 def test_children_and_files_are_gone_at_the_end(plugin, bench):
     body = "open(os.path.join(os.path.dirname(__file__), 'pid'), 'w').write(str(os.getpid()))"
     folder = plugin("good", f"{body}\nreturn grey(seen)")
-    with Sandbox(torch.device("cpu")) as made:
+    with Sandbox(torch.device("cpu"), trust=True) as made:
         bench(folder).run("good", worker=made)
         files = made._folder
         assert os.listdir(files)
@@ -160,13 +166,20 @@ def test_children_and_files_are_gone_at_the_end(plugin, bench):
     assert not os.path.exists(files)
 
 
-def test_a_child_whose_parent_is_no_more_removes_their_files(plugin, bench):
-    with Sandbox(torch.device("cpu")) as made:
-        bench(plugin("good", "return grey(seen)")).run("good", worker=made)
-        (child,) = made._children.values()
-        child._process.stdin.close()  # as the parent's death does
-        assert child._process.wait(30) == 0
-        assert not os.path.exists(made._folder)
+def test_files_are_gone_after_a_parent_that_is_killed(tmp_path):
+    source = """import os, signal, torch
+from benchmark.running.sandbox import Sandbox
+made = Sandbox(torch.device("cpu"), trust=True)
+print(made._folder, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)"""
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, cwd=ROOT, text=True)
+    assert done.returncode == -9
+    folder = Path(done.stdout.strip())
+    assert folder.name.startswith("gradleak-")
+    until = time.monotonic() + 10
+    while folder.exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not folder.exists()
 
 
 def test_a_sandbox_in_which_nothing_ran_leaves_nothing(tmp_path, monkeypatch):
@@ -176,26 +189,28 @@ def test_a_sandbox_in_which_nothing_ran_leaves_nothing(tmp_path, monkeypatch):
 
 
 def test_only_safetensors_cross_and_nothing_is_pickled(plugin, bench, sandbox, monkeypatch):
-    crossed = []
-    ask = module._Child.ask
+    crossed, behind = [], []
+    ask = module.Child.ask
 
-    def watched(child, request, limit):
-        answer = ask(child, request, limit)
-        folder = request.get("answers") if request.get("what") == "reconstruct" else None
-        for name in os.listdir(folder) if folder else ():
-            with safe_open(os.path.join(folder, name), framework="pt") as file:
-                crossed.append((name, set(file.keys())))
-        return answer
+    def watched(child, request, seconds, **limits):
+        for name in request.get("observations", ()):
+            with safe_open(name, framework="pt") as file:
+                crossed.append(set(file.keys()))
+        answered = ask(child, request, seconds, **limits)
+        behind.extend(data for _, data in answered if data)
+        return answered
 
     body = "import pickle; pickle.load = pickle.loads = pickle.Unpickler = None; return grey(seen)"
     made = bench(plugin("good", body))
-    monkeypatch.setattr(module._Child, "ask", watched)
+    monkeypatch.setattr(module.Child, "ask", watched)
     for name in ("load", "loads", "dump", "dumps", "Pickler", "Unpickler"):
         monkeypatch.setattr(pickle, name, None)
     for _ in range(2):  # the second time the child's pickle is broken from the start
         assert [record.reason for record in made.run("good", worker=sandbox)] == [None] * 3
-    assert len(crossed) == 2 * (3 + 3)
-    assert not any({"known/truth", "known/labels"} & keys for _, keys in crossed)
+    assert len(crossed) == 2 * (1 + 3)
+    assert len(behind) == 2 * 3
+    assert all(set(load(data)) == {"images"} for data in behind)
+    assert not any({"known/truth", "known/labels"} & keys for keys in crossed)
 
 
 def test_submission_that_cannot_be_imported_in_the_child_is_refused(plugin, bench, sandbox):
@@ -224,13 +239,44 @@ time.sleep(60)"""
     assert "\n" not in record.reason
 
 
-def test_child_cannot_name_a_file_outside_its_exchange(tmp_path):
-    save_reconstruction(Reconstruction(torch.zeros(1, 1, 8, 8)), tmp_path / "elsewhere")
-    said = {"status": "completed", "seconds": 1, "peak_bytes": None}
-    answer = {"outcomes": [{**said, "file": str(tmp_path / "elsewhere")}]}
-    inside = tmp_path / "exchange"
-    inside.mkdir()
-    assert module._outcomes(answer, inside, 1) is None
-    (tmp_path / "elsewhere").rename(inside / "elsewhere")
-    assert len(module._outcomes(answer, inside, 1)) == 1
-    assert module._outcomes(answer, inside, 2) is None
+def test_seconds_are_the_parents_and_over_budget_is_timed_out(plugin, bench, sandbox):
+    body = """
+time.perf_counter = lambda: 0.0
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+if len(CALLS) == 2: time.sleep(0.3)
+if len(CALLS) == 3: time.sleep(3)
+return grey(seen)"""
+    records = bench(plugin("bad", body), budget=SHORT).run("bad", worker=sandbox)
+    assert [record.status for record in records] == ["completed", "completed", "timed_out"]
+    assert 0 < records[0].seconds < 0.3 < records[1].seconds
+    assert records[2].seconds > 3
+    assert records[2].reason == "passed its limit of 0.5 s a trial"
+
+
+def test_a_cell_stops_after_three_deaths_in_a_row_and_the_next_begins(plugin, bench, sandbox):
+    made = bench(plugin("bad", "os._exit(3)"), trials=5)
+    for _ in range(2):
+        records = made.run("bad", worker=sandbox)
+        assert [record.status for record in records] == ["failed"] * 5
+        assert [record.reason.split(":")[0] for record in records] == [
+            *["its process died"] * 3,
+            *["not run"] * 2,
+        ]
+
+
+def test_real_time_signal_has_a_number_for_a_name(plugin, bench, sandbox):
+    made = bench(plugin("bad", "os.kill(os.getpid(), 37)"))
+    (record,) = made.run("bad", worker=sandbox, trials=1)
+    assert record.reason == "its process died: signal 37"
+
+
+def test_trial_after_one_that_wrote_to_the_model_sees_it_as_it_was(plugin, bench, sandbox):
+    body = """
+weight = next(seen.model.parameters()).detach()
+if len(CALLS) == 1: weight.add_(1)
+return Reconstruction(grey(seen).images.fill_(weight.abs().mean().item()))"""
+    made = bench(plugin("bad", body))
+    records = made.run("bad", worker=sandbox)
+    assert [record.kind for record in records] == ["mutated", None, None]
+    honest = bench(plugin("good", body.replace("== 1", "== 0"))).run("good")
+    assert [r.metrics for r in records[1:]] == [r.metrics for r in honest[1:]]

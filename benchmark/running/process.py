@@ -1,0 +1,159 @@
+"""One child: a process that runs one submission, spoken to by a channel, killed by its parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from benchmark.identity import ROOT
+from benchmark.records import FailureKind
+from benchmark.registry import Submission
+from benchmark.running.channel import Answer, Channel, NonsenseError, SilenceError
+from benchmark.running.wall import walled
+
+STARTING_SECONDS = 120.0
+_KEPT_VARIABLES = ("PATH", "HOME", "TMPDIR", "LANG", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
+_COMMAND = (sys.executable, "-m", "benchmark.running.child")
+NONSENSE = "its process gave an answer that makes no sense"
+
+
+class Child:
+    """A process that runs one submission.
+
+    Attributes:
+        unfit: it could not import its submission, and no other child will.
+        loops: whether its attack takes trials one by one.
+        allowed: bytes of memory it may take above what it held before the import; more than the
+            machine has is never asked for.
+        exchange: the folder that it may read.
+        models: files of the networks that it has read.
+        seconds: what the last thing asked took, by this process's clock.
+        status: of the trials it died on, with `kind` and `reason`.
+    """
+
+    def __init__(
+        self,
+        submission: Submission,
+        device: torch.device,
+        exchange: Path,
+        *,
+        allowed: int,
+        wall: bool,
+        number: int,
+    ) -> None:
+        self.unfit, self.loops, self.allowed = False, False, allowed
+        self.exchange, self.models = exchange, list[str]()
+        self.status: Literal["failed", "timed_out"] = "failed"
+        self.kind: FailureKind = "crashed"
+        self.reason, self.seconds = "", 0.0
+        self._wall, gpu = wall, device.type == "cuda"
+        command: list[str] = [*_COMMAND]
+        if wall:
+            command = walled(command, submission, exchange, user=number, gpu=gpu)
+        kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            cwd=ROOT,
+            env={**kept, "HF_HUB_OFFLINE": "1"},
+            start_new_session=True,
+        )
+        assert self._process.stdin
+        assert self._process.stdout
+        self._channel = Channel(self._process.stdin, self._process.stdout)
+        start = {
+            "manifest": submission.manifest.model_dump(mode="json"),
+            "folder": str(submission.folder),
+            "arguments": submission.arguments,
+            "device": str(device),
+            "threads": torch.get_num_threads(),
+            "allowed": allowed,
+            "walled": wall,
+        }
+        self._start(start, submission.label)
+
+    def _start(self, start: dict[str, Any], label: str) -> None:
+        answered = self.ask(start, STARTING_SECONDS)
+        if answered is None:
+            self.unfit = True
+            self.reason = f"{label}: its process could not start: {self.reason}"
+        elif (answer := answered[0][0]).status != "ready":
+            self.unfit, self.reason = True, answer.reason or NONSENSE
+            self.kill()
+        else:
+            self.loops = answer.loops
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process.poll() is None
+
+    def ask(
+        self,
+        request: dict[str, Any],
+        seconds: float,
+        *,
+        grace: float = 0.0,
+        count: int = 1,
+        largest: int = 0,
+    ) -> list[tuple[Answer, bytes]] | None:
+        """Send a request and return the answers; None, with the reason kept, if none come.
+
+        Args:
+            request: plain data.
+            seconds: it may take so many.
+            grace: after so many more it is killed.
+            count: of the answers.
+            largest: bytes that may come behind one of them.
+        """
+        began = time.monotonic()
+        try:
+            return self._channel.ask(request, count, began + seconds + grace, largest)
+        except TimeoutError:
+            self.status, self.kind = "timed_out", "timeout"
+            self.reason = f"passed its limit of {seconds:g} s and was killed"
+            self.kill()
+        except NonsenseError:
+            self.status, self.kind, self.reason = "failed", "invalid_answer", NONSENSE
+            self.kill()
+        except (SilenceError, OSError):
+            self.kill(politely=True)
+            self.status, self.kind = "failed", "crashed"
+            self.reason = f"its process died: {self._last_word()}"
+        finally:
+            self.seconds = time.monotonic() - began
+        return None
+
+    def _last_word(self) -> str:
+        code = self._process.returncode
+        number = code - 128 if self._wall and code > 128 else -code  # as bubblewrap passes it on
+        if number <= 0:
+            return f"exit code {code}"
+        known = number in set(signal.Signals)
+        return f"signal {signal.Signals(number).name if known else number}"
+
+    def kill(self, *, politely: bool = False) -> None:
+        """End the process and all it started; politely, let a dying one say how it died."""
+        if politely:
+            try:
+                self._process.wait(1)
+            except subprocess.TimeoutExpired:
+                pass
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe:
+                pipe.close()

@@ -1,0 +1,98 @@
+import json
+import struct
+
+import pytest
+import torch
+from safetensors.torch import load
+
+from benchmark.contract import Reconstruction
+from benchmark.errors import PluginError
+from benchmark.running.answers import (
+    pack_parameters,
+    pack_reconstruction,
+    unpack_parameters,
+    unpack_reconstruction,
+)
+
+META = {"json": json.dumps({"gradient_evaluations": 0, "failure": None})}
+IMAGES = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
+
+
+def packed(header, data=b"\0" * 4, length=None):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text) if length is None else length) + text + data
+
+
+def test_reconstruction_crosses_as_it_is():
+    whole = torch.tensor([[0.5, torch.nan, -torch.inf, 7.0]], requires_grad=True)
+    labels = torch.tensor([3, 3, 0, 9])
+    there = unpack_reconstruction(pack_reconstruction(Reconstruction(whole.T, 12, labels)))
+    assert torch.equal(there.labels, labels)
+    assert there.failure is None
+    assert torch.equal(there.images.nan_to_num(9), whole.T.detach().nan_to_num(9))
+    assert there.gradient_evaluations == 12
+
+
+def test_failure_crosses_with_its_reason_and_without_tensors():
+    failed = Reconstruction(None, 12, torch.tensor([1]), failure="diverged at step 12 of 800")
+    data = pack_reconstruction(failed)
+    there = unpack_reconstruction(data)
+    assert (there.failure, there.gradient_evaluations) == (failed.failure, 12)
+    assert load(data) == {}
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Reconstruction([1.0]), "images of type list; wanted a tensor"),
+        (Reconstruction(torch.zeros(1), labels=[1]), "labels of type list; wanted a tensor"),
+    ],
+    ids=["images", "labels"],
+)
+def test_answers_that_are_no_tensors_do_not_cross(answer, said):
+    with pytest.raises(PluginError, match=said):
+        pack_reconstruction(answer)
+
+
+def test_what_is_well_formed_is_read():
+    whole = packed({"__metadata__": META, "images": IMAGES})
+    assert torch.equal(unpack_reconstruction(whole).images, torch.zeros(1))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff" * 8,
+        packed({"__metadata__": META, "images": IMAGES})[:-1],
+        packed({"__metadata__": META, "images": IMAGES}, length=2**63),
+        packed({"__metadata__": META, "images": IMAGES}, b"\0" * 5),
+        packed({"images": IMAGES}),
+        packed({"__metadata__": META, "truth": IMAGES}),
+        packed({"__metadata__": META, "images": {**IMAGES, "dtype": "F8_E4M3"}}),
+        packed({"__metadata__": META, "images": {**IMAGES, "shape": [2**40]}}),
+        packed({"__metadata__": META, "images": {**IMAGES, "shape": [-1]}}),
+        packed({"__metadata__": META, "images": {**IMAGES, "shape": [1] * 99}}),
+        packed({"__metadata__": META, "images": {**IMAGES, "data_offsets": [0, 2**50]}}),
+        packed({"__metadata__": META, "images": None}),
+        packed({"__metadata__": {"json": 3}}, b""),
+        packed({"__metadata__": {"json": "{}"}}, b""),
+        packed({"__metadata__": {"json": META["json"].replace("0", "NaN")}}, b""),
+        packed({"__metadata__": {"json": META["json"].replace("0", "9" * 5000)}}, b""),
+        packed({"__metadata__": {"json": META["json"].replace("null", '"two\\nlines"')}}, b""),
+        packed({"__metadata__": {"json": META["json"].replace("null", f'"{"x" * 201}"')}}, b""),
+        packed(b"[" * 100_000, b""),
+        packed(b"3", b""),
+    ],
+    ids=range(21),
+)
+def test_whatever_else_comes_is_an_error_of_value(data):
+    with pytest.raises(ValueError, match=r"."):
+        unpack_reconstruction(data)
+
+
+def test_parameters_cross_under_the_names_that_there_are():
+    data = pack_parameters({"head": torch.ones(2, 3)})
+    assert torch.equal(unpack_parameters(data, ["head", "tail"])["head"], torch.ones(2, 3))
+    with pytest.raises(ValueError, match="not asked for"):
+        unpack_parameters(data, ["tail"])
