@@ -9,20 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
-from typing import Protocol as Interface
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from benchmark.contract import (
     Grant,
-    Knowledge,
     Observation,
     Reconstruction,
     Stack,
     Update,
-    Victim,
     is_count,
     observe,
 )
@@ -35,57 +31,10 @@ from benchmark.records import Excerpt, FailureKind, Identity, Provenance, Record
 from benchmark.registry import Submission
 from benchmark.seeds import generator
 from benchmark.tracks import Setting
+from benchmark.worker import Outcome, Verdict, Worker
 
 _STACK_BYTES = 2**30  # updates handed to an attack at a time
 _STACK_TRIALS = 32
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of one trial; a reconstruction only where it completed.
-
-    `gradient_evaluations` is known once the answer has been judged, and of an answer alone.
-    """
-
-    reconstruction: Reconstruction | None
-    status: Status
-    reason: str | None
-    seconds: float
-    peak_bytes: int | None
-    gradient_evaluations: int | None = None
-    kind: FailureKind | None = None
-    """Of a trial that did not complete."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Whether an attack fits a cell, and if not, why; `missing` are the facts it lacks."""
-
-    status: Literal["applies", "not_applicable", "unavailable", "failed"]
-    reason: str | None
-    missing: tuple[Grant, ...] = ()
-    kind: FailureKind | None = None
-
-
-class Worker(Interface):
-    """Where attacks run: in this process, or in a child that can be killed.
-
-    Whatever an attack does, a worker answers.
-    """
-
-    def load(self, submission: Submission) -> None:
-        """Import an attack, or raise PluginError."""
-
-    def corrupt(
-        self, submission: Submission, model: Victim, known: Knowledge, draws: torch.Generator
-    ) -> dict[str, Tensor]:
-        """Have a malicious attack choose the parameters to send, by name, or raise PluginError."""
-
-    def applies(self, submission: Submission, seen: Observation) -> Verdict:
-        """Ask an attack whether it fits; it sees the update's shapes, and no values."""
-
-    def reconstruct(self, submission: Submission, stack: Stack) -> list[Outcome]:
-        """Run an attack on a stack, and return one outcome a trial, in order."""
 
 
 @dataclass(frozen=True)

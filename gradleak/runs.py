@@ -48,7 +48,8 @@ def run(
         BenchmarkError: what does not fit, in one line; or a submission that failed on every trial.
     """
     from benchmark.records import load_results
-    from benchmark.running.start import Order, carry_out
+    from benchmark.running.order import Order
+    from benchmark.running.start import carry_out
 
     folders = tuple(map(Path, plugins))
     place = None if results is None else Path(results)

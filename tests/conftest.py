@@ -12,7 +12,7 @@ import torch
 import yaml
 from hypothesis import settings
 
-from benchmark.cell import Cell, Outcome, run_cell
+from benchmark.cell import Cell, run_cell
 from benchmark.cli import main
 from benchmark.federation import DefendedRound
 from benchmark.protocol import load_protocol
@@ -22,6 +22,7 @@ from benchmark.running.inprocess import InProcess
 from benchmark.seeds import PUBLIC, Key, generator
 from benchmark.tracks import load_setting
 from benchmark.victims import ImageSpec, ImageVictim, build
+from benchmark.worker import Outcome
 
 # no deadline: the first call of a decomposition loads libraries
 settings.register_profile("steady", deadline=None, derandomize=True, max_examples=50)

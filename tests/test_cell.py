@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from benchmark.cell import Outcome, run_cell, stacks
+from benchmark.cell import run_cell, stacks
 from benchmark.contract import Reconstruction
 from benchmark.errors import DataUnavailable
 from benchmark.identity import harness_version
@@ -11,6 +11,7 @@ from benchmark.running.inprocess import InProcess
 from benchmark.seeds import PUBLIC, Key
 from benchmark.tracks import vision as module
 from benchmark.victims import build
+from benchmark.worker import Outcome
 
 NOISE = {"name": "gaussian_noise"}
 

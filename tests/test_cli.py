@@ -19,7 +19,7 @@ from benchmark.errors import DataUnavailable
 from benchmark.protocol import SuitePart, load_protocol, protocols_of
 from benchmark.records import load_results, read_file, read_folder, storage
 from benchmark.registry import Registry
-from benchmark.running import start
+from benchmark.running import order, start
 
 OURS = ("random", "prior_only", "span_closed_form")
 
@@ -501,7 +501,7 @@ def test_unavailable_protocol_does_not_stop_the_others(run, tiny, results, monke
     monkeypatch.delenv("GRADLEAK_DATA", raising=False)
     monkeypatch.setattr(hub, "_fetch", unavailable)
     both = [load_protocol(str(tiny("far", **MNIST))), load_protocol(str(tiny("near")))]
-    monkeypatch.setattr(start, "load_suite", lambda *_: [SuitePart(tuple(both))])
+    monkeypatch.setattr(order, "load_suite", lambda *_: [SuitePart(tuple(both))])
     assert run(suite="both").code == 0
     statuses = [(record.protocol, record.status) for record in read_folder(results).records]
     assert statuses == [("far", "unavailable")] + [("near", "completed")] * 3

@@ -25,6 +25,7 @@ LAYERS = (
         "flower",
         "outputs",
     ),
+    ("worker",),
     ("cell", "published"),
     ("running", "leaderboard"),
     ("verify", "picturing", "history", "utility", "conformance", "scaffold", "comparing"),

@@ -8,7 +8,7 @@ import yaml
 from benchmark.nightly import start as nightly
 from benchmark.nightly.changes import Snapshot, report
 from benchmark.protocol import SuitePart, load_protocol, load_suite
-from benchmark.running import start
+from benchmark.running import order
 from benchmark.verify import start as verifying
 
 ROOT = Path(__file__).parents[1]
@@ -24,7 +24,7 @@ def night(tiny, gradleak, results, monkeypatch):
     """Spend a few seconds of a night on a suite of two attacks."""
     chosen = {"attacks": ("random", "prior_only"), "defenses": ("none",)}
     part = SuitePart((load_protocol(str(tiny())),), **chosen)
-    for module in (start, nightly, verifying):
+    for module in (order, nightly, verifying):
         monkeypatch.setattr(module, "load_suite", lambda *_: [part])
 
     def spend(hours=0.01):

@@ -37,7 +37,7 @@ def train(
     from benchmark.protocol import load_protocol
     from benchmark.registry import Registry
     from benchmark.running.invert import train_inverters
-    from benchmark.running.start import device_named
+    from benchmark.running.order import device_named
     from benchmark.running.train import train
 
     chosen, place, where = load_protocol(protocol), device_named(device), mirror(data)
@@ -69,8 +69,8 @@ def tune(
     """Tune the rates of searches on public batches, by their own objectives; finish what is due."""
     from benchmark.protocol import load_suite
     from benchmark.records import check_writable
+    from benchmark.running.order import device_named
     from benchmark.running.provenance import provenance
-    from benchmark.running.start import device_named
     from benchmark.running.tune import Tuner
 
     parts = [part for name in suite for part in load_suite(name)]
@@ -100,7 +100,7 @@ def utility(
 ) -> None:
     """Measure what defenses cost: federated training with each of them on; finish what is due."""
     from benchmark.protocol import load_utility
-    from benchmark.running.start import device_named
+    from benchmark.running.order import device_named
     from benchmark.utility import Order, measure
 
     order = Order(

@@ -76,8 +76,9 @@ def run(
     A protocol may be a YAML file of your own. Its records, and those of a --plugins folder, go to
     a folder own-results beside it, where --results names no other.
     """
+    from benchmark.running.order import Order
     from benchmark.running.shard import Shard
-    from benchmark.running.start import Order, carry_out, try_out
+    from benchmark.running.start import carry_out, try_out
 
     order = Order(
         suite=suite,

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from benchmark.cell import Cell, Outcome, Verdict, negotiate, run_stack
+from benchmark.cell import Cell, negotiate, run_stack
 from benchmark.contract import ImageBatch, Stack
 from benchmark.errors import DataUnavailable
 from benchmark.federation import DefendedRound, Round
@@ -20,6 +20,7 @@ from benchmark.running.inprocess import InProcess
 from benchmark.toolbox.inverter import Inverter, InverterShape
 from benchmark.tracks import Setting, load_setting
 from benchmark.tracks.vision import VisionSetting
+from benchmark.worker import Outcome, Verdict
 
 _FOLDER = Path(__file__).parent / "victims"
 VICTIMS = tuple(

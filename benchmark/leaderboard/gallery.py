@@ -11,12 +11,13 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from benchmark.cell import Cell, Worker, negotiate, run_stack
+from benchmark.cell import Cell, negotiate, run_stack
 from benchmark.errors import BenchmarkError
 from benchmark.federation import DefendedRound, Round
 from benchmark.metrics import assignment
 from benchmark.metrics.psnr import psnr
 from benchmark.tracks import VisionSetting
+from benchmark.worker import Worker
 
 _SIDE, _CAPTION, _EMPTY = 1.15, 0.24, 0.42  # inches: a picture, the number below, a row of none
 _MARGIN, _LETTER = 0.3, 0.06  # inches: beside the names, and for each of their letters

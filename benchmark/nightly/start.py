@@ -15,7 +15,8 @@ from benchmark.records import replace
 from benchmark.registry import Registry
 from benchmark.reproduction import Request as Published
 from benchmark.reproduction import reproduce
-from benchmark.running.start import Order, carry_out
+from benchmark.running.order import Order
+from benchmark.running.start import carry_out
 from benchmark.verify import Request as Verification
 from benchmark.verify import verify
 

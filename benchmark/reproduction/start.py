@@ -19,8 +19,9 @@ from benchmark.reproduction.due import Cells, Trainings, cells, trainings
 from benchmark.reproduction.page import page
 from benchmark.reproduction.terminal import told
 from benchmark.running.cost import costs, table
+from benchmark.running.order import Order, device_named
 from benchmark.running.plan import distinct, survey
-from benchmark.running.start import Order, carry_out, device_named
+from benchmark.running.start import carry_out
 from benchmark.utility import Order as Training
 from benchmark.utility import measure
 

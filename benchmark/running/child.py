@@ -14,7 +14,6 @@ from typing import IO, Any, get_args
 import torch
 from torch import nn
 
-from benchmark.cell import Outcome, Verdict
 from benchmark.contract import Attack, Observation, Stack, Victim
 from benchmark.errors import BenchmarkError, NotApplicable, PluginError
 from benchmark.registry import Manifest, Submission
@@ -25,6 +24,7 @@ from benchmark.running.inprocess import attempt, corruption, loops, verdict
 from benchmark.running.limits import limit
 from benchmark.running.memory import resident
 from benchmark.toolbox.inverter import Inverter
+from benchmark.worker import Outcome, Verdict
 
 
 def main() -> None:

@@ -21,7 +21,6 @@ from types import FrameType
 import torch
 from torch import Tensor
 
-from benchmark.cell import Outcome, Verdict
 from benchmark.contract import (
     Attack,
     Grant,
@@ -37,6 +36,7 @@ from benchmark.identity import ROOT
 from benchmark.records import FailureKind, Status
 from benchmark.registry import Submission
 from benchmark.running.memory import Peak
+from benchmark.worker import Outcome, Verdict
 
 _BENCHMARK = ROOT / "benchmark"
 
@@ -46,7 +46,7 @@ class OutOfTime(BaseException):
 
 
 class InProcess:
-    """The worker that calls attacks directly; see `cell.Worker`."""
+    """The worker that calls attacks directly; see `worker.Worker`."""
 
     def load(self, submission: Submission) -> None:
         """Import an attack."""

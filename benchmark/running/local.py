@@ -16,7 +16,7 @@ import torch
 from filelock import FileLock, Timeout
 
 from benchmark import records
-from benchmark.cell import Cell, Worker, run_cell
+from benchmark.cell import Cell, run_cell
 from benchmark.errors import DataUnavailable, RecordError
 from benchmark.federation import DefendedRound, Round
 from benchmark.protocol import Protocol
@@ -27,6 +27,7 @@ from benchmark.running.progress import Progress
 from benchmark.running.provenance import made_by
 from benchmark.seeds import PUBLIC, Key
 from benchmark.tracks import Setting, load_setting
+from benchmark.worker import Worker
 
 
 @dataclass

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import torch
 
-from benchmark.cell import Worker
 from benchmark.errors import BenchmarkError, RecordError
 from benchmark.identity import ROOT
 from benchmark.records import Provenance, Record
 from benchmark.registry import Submission
 from benchmark.running.sandbox import Sandbox
 from benchmark.seeds import PUBLIC, Key
+from benchmark.worker import Worker
 
 _KEY_BYTES = 16  # fewer could be tried
 _PACKAGES = ("gradleak", "torch", "timm", "numpy", "scikit-image")

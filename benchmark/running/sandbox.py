@@ -22,7 +22,6 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from benchmark.cell import Outcome, Verdict
 from benchmark.contract import Budget, Knowledge, Observation, Stack, Update, Victim
 from benchmark.errors import NotApplicable, PluginError
 from benchmark.records import Wall
@@ -34,6 +33,7 @@ from benchmark.running.limits import machine_bytes
 from benchmark.running.process import NONSENSE, STARTING_SECONDS, Child
 from benchmark.running.wall import demand, trouble
 from benchmark.victims import ImageSpec
+from benchmark.worker import Outcome, Verdict
 
 _GRACE_SECONDS = 5.0  # the child's own alarm comes first and says more
 _SLACK_SECONDS = 1.0  # an observation is read, and an answer sent, within the attack's time
@@ -52,7 +52,7 @@ class Sandbox:
     """The worker that runs attacks in children, one child a submission, kept while it behaves.
 
     Use as a context: leaving it ends the children and removes their files, and so does the end of
-    this process, whichever way it comes. See `cell.Worker`.
+    this process, whichever way it comes. See `worker.Worker`.
 
     Args:
         device: where victims live.

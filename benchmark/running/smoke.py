@@ -15,7 +15,7 @@ import torch
 from tabulate import tabulate
 from torch import Tensor
 
-from benchmark.cell import Cell, Outcome, Verdict, Worker, run_cell
+from benchmark.cell import Cell, run_cell
 from benchmark.contract import Grant, Knowledge, Observation, Stack, Victim
 from benchmark.errors import BenchmarkError, DataUnavailable
 from benchmark.federation import DefendedRound
@@ -25,6 +25,7 @@ from benchmark.registry import Submission
 from benchmark.running.plan import Group
 from benchmark.toolbox.matching import SearchAttack
 from benchmark.tracks import Setting
+from benchmark.worker import Outcome, Verdict, Worker
 
 _MOST = {"batch_size": 2, "users": 2, "length": 16}  # of a trial; more than one stays so
 _GRADIENTS = 1  # of a search whose first step takes no more

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from filelock import FileLock
 
-from benchmark.cell import Cell, Outcome, negotiate, run_stack, stacks
+from benchmark.cell import Cell, negotiate, run_stack, stacks
 from benchmark.contract import Stack
 from benchmark.errors import BenchmarkError, DataUnavailable, PluginError
 from benchmark.federation import DefendedRound
@@ -22,6 +22,7 @@ from benchmark.running.inprocess import InProcess, attempt
 from benchmark.toolbox.matching import Found, SearchAttack
 from benchmark.tracks import Setting, load_setting
 from benchmark.tunings import Tuning, Tunings, base, command, next_rate, stale
+from benchmark.worker import Outcome
 
 _UNDEFENDED = "none"
 _TRIALS = 8

@@ -11,7 +11,7 @@ from typing import Literal
 
 import torch
 
-from benchmark.cell import Worker, run_cell, stacks
+from benchmark.cell import run_cell, stacks
 from benchmark.errors import DataUnavailable
 from benchmark.federation import DefendedRound
 from benchmark.records import Provenance, Record
@@ -21,6 +21,7 @@ from benchmark.seeds import Key
 from benchmark.tracks import Setting, load_setting
 from benchmark.verify.sample import Stratum
 from benchmark.verify.tolerances import allowed, chaotic, distance, equal
+from benchmark.worker import Worker
 
 Word = Literal["equal", "within tolerance", "differs", "unavailable", "no time left"]
 

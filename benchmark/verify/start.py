@@ -17,9 +17,9 @@ from benchmark.errors import RecordError
 from benchmark.protocol import Protocol, load_protocol, load_suite, protocol_files
 from benchmark.records import Reading, read_folder
 from benchmark.registry import Registry
+from benchmark.running.order import device_named, workers
 from benchmark.running.progress import Progress
 from benchmark.running.provenance import check_key, provenance, read_key
-from benchmark.running.start import device_named, workers
 from benchmark.running.wall import demand_trust
 from benchmark.seeds import Key
 from benchmark.verify.report import DIFFERS, table

@@ -4,13 +4,13 @@ import pytest
 import torch
 import yaml
 
-from benchmark.cell import Outcome
 from benchmark.contract import Reconstruction
 from benchmark.records import read_folder
 from benchmark.running import tune
 from benchmark.toolbox.matching import Found
 from benchmark.tracks import VisionSetting, vision
 from benchmark.tunings import choose, next_rate
+from benchmark.worker import Outcome
 
 SEARCHED = {"seconds": 30, "memory_mib": 256, "gradient_evaluations": 3}
 RATES = [0.022, 0.067, 0.2, 0.6, 1.8]

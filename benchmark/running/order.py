@@ -1,0 +1,201 @@
+"""What a user asked to run: every name resolved, every submission loaded, before anything runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from benchmark.contract import Defense
+from benchmark.errors import BenchmarkError, DefenseError, PluginError
+from benchmark.protocol import load_suite
+from benchmark.registry import Kind, Registry, Submission
+from benchmark.running.inprocess import InProcess
+from benchmark.running.plan import Group, distinct, groups
+from benchmark.running.sandbox import Sandbox
+from benchmark.running.shard import Shard
+from benchmark.running.wall import demand_trust
+from benchmark.tunings import resolve
+from benchmark.worker import Worker
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a user asked to run; empty attacks or defenses are those of the suite."""
+
+    suite: str
+    attacks: tuple[str, ...]
+    defenses: tuple[str, ...]
+    trials: int | None
+    seeds: tuple[int, ...] | None
+    device: str
+    results: Path
+    mirror: Path | None
+    plugins: tuple[Path, ...]
+    isolate: bool
+    key: Path | None = None
+    protocols: Path | None = None
+    """A folder of more protocols and suites."""
+    shard: Shard | None = None
+    """The part of the run that this machine does."""
+    jobs: int = 1
+    """Processes that share it."""
+    job: Shard | None = None
+    """The part that this process, one of several, does first."""
+    until: float | None = None
+    """`time.monotonic` after which no group is begun; those that cost least come first then."""
+
+    trust: bool = False
+    """Whether other people's code may run without a wall."""
+
+    def words(self) -> list[str]:
+        """Return the command line that a process which shares this order is given."""
+        named = {
+            "--attack": self.attacks,
+            "--defense": self.defenses,
+            "--trials": () if self.trials is None else (self.trials,),
+            "--seeds": () if self.seeds is None else (",".join(map(str, self.seeds)),),
+            "--device": (self.device,),
+            "--results": (self.results,),
+            "--data": () if self.mirror is None else (self.mirror,),
+            "--plugins": self.plugins,
+            "--key": () if self.key is None else (self.key,),
+            "--protocols": () if self.protocols is None else (self.protocols,),
+            "--shard": () if self.shard is None else (self.shard,),
+        }
+        said = [word for name, each in named.items() for one in each for word in (name, str(one))]
+        return ["run", self.suite, *said, *self._flags()]
+
+    def _flags(self) -> list[str]:
+        flags = {"--isolate": self.isolate, "--trust-plugins": self.trust}
+        return [name for name, wanted in flags.items() if wanted]
+
+
+def device_named(name: str) -> torch.device:
+    """Return the device a user named.
+
+    Raises:
+        BenchmarkError: no such device here.
+    """
+    if name not in ("auto", "cpu", "cuda"):
+        raise BenchmarkError(f"--device {name!r}: wanted auto, cpu or cuda")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise BenchmarkError("--device cuda: no CUDA device here; wanted auto or cpu")
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)
+
+
+def load(
+    order: Order, due: list[Group], device: torch.device, stack: ExitStack
+) -> tuple[Callable[[Submission], Worker], list[Group], list[str]]:
+    """Load every submission; what is outside and broken is said, and its cells alone are left out.
+
+    Returns:
+        Which worker runs a submission; the groups that are left; why others are not, a line each.
+
+    Raises:
+        PluginError: one of the repository's cannot be loaded, or no cell is left.
+    """
+    worker_of = workers(device, stack, isolate=order.isolate, trust=order.trust)
+    broken: dict[tuple[str, str], str] = {}
+    for submission in {one.label: one for group in due for one in group.attacks}.values():
+        with _disabling(submission, broken):
+            worker_of(submission).load(submission)
+    for submission in {group.defense.label: group.defense for group in due}.values():
+        with _disabling(submission, broken):
+            if not order.trust:
+                demand_trust(submission)
+            _check_defense(submission)
+    kept = [
+        replace(group, attacks=tuple(one for one in group.attacks if _key(one) not in broken))
+        for group in due
+        if _key(group.defense) not in broken
+    ]
+    kept = [group for group in kept if group.attacks]
+    if not kept and broken:
+        raise PluginError(next(iter(broken.values())))
+    for said in broken.values():
+        print(f"gradleak: disabled: {said}", file=sys.stderr)
+    return worker_of, kept, list(broken.values())
+
+
+@contextmanager
+def _disabling(submission: Submission, broken: dict[tuple[str, str], str]) -> Iterator[None]:
+    try:
+        yield
+    except PluginError as error:
+        if not submission.outside:
+            raise
+        broken[_key(submission)] = str(error)
+
+
+def _key(submission: Submission) -> tuple[str, str]:
+    return submission.manifest.kind, submission.label
+
+
+def workers(
+    device: torch.device, stack: ExitStack, *, isolate: bool = False, trust: bool = False
+) -> Callable[[Submission], Worker]:
+    """Return which worker runs a submission: a child what is foreign, or all where isolated.
+
+    Args:
+        device: where victims live.
+        stack: ends the children.
+        isolate: whether the repository's own run in children too.
+        trust: whether what is foreign may run without a wall.
+    """
+    inside, sandbox = InProcess(), stack.enter_context(Sandbox(device, trust=trust))
+    return lambda submission: sandbox if isolate or submission.outside else inside
+
+
+def groups_of(order: Order) -> list[Group]:
+    """Return all the groups of an order, each cell once.
+
+    Raises:
+        BenchmarkError: a suite, protocol or submission that there is not, or that cannot be used.
+    """
+    registry, made = Registry(order.plugins), []
+    for part in load_suite(order.suite, order.protocols):
+        defenses = _selected(registry, "defense", order.defenses, part.defenses)
+        attacks = _selected(registry, "attack", order.attacks, part.attacks)
+        if not order.attacks:
+            attacks = [one for one in attacks if one.manifest.name not in part.leave_out]
+        for submission in defenses:
+            if not submission.outside:  # what is, is loaded where it runs, not by a plan
+                _check_defense(submission)
+        trials = order.trials or part.trials
+        for protocol in part.protocols:
+            tuned = resolve(attacks, protocol, order.results)
+            made += groups([protocol], defenses, tuned, order.seeds, trials)
+    for said in registry.broken.values():
+        print(f"gradleak: disabled: {said}", file=sys.stderr)
+    return distinct(made)  # two suites of one may name the same cell
+
+
+def _selected(
+    registry: Registry, kind: Kind, asked: Sequence[str], choice: Sequence[str]
+) -> list[Submission]:
+    """Return what is asked for, else what a suite chooses and whatever plugins there are."""
+    if asked or not choice:
+        return registry.select(kind, asked)
+    chosen = registry.select(kind, choice)
+    return [*chosen, *(s for s in registry.all(kind) if s.outside and s not in chosen)]
+
+
+def _check_defense(submission: Submission) -> None:
+    """End the run before it begins where a defense cannot be loaded or described.
+
+    Raises:
+        PluginError: why, in one line.
+    """
+    defense: Defense = submission.build()
+    try:
+        defense.describe()
+    except (Exception, SystemExit) as error:
+        said = " ".join([f"{type(error).__name__}:", *str(error).splitlines()[:1]])
+        raise DefenseError(f"defense {submission.label}: describe: {said}") from error
