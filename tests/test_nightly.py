@@ -68,7 +68,7 @@ def test_a_night_tells_what_is_new_and_a_second_one_that_nothing_changed(night, 
 def test_an_answer_that_drifted_ends_in_code_3_and_is_told(night, results):
     night()
     path = results / "tiny/random.jsonl"
-    path.write_text(re.sub(r'"scores":\[[\d.]+', '"scores":[99.0', path.read_text(), count=1))
+    path.write_text(re.sub(r'"scores":\[[\d.]+', '"scores":[99.0', path.read_text()))
     ended = night()
     assert ended.code == 3
     assert "## Drift" in changes(results)[-1].read_text()
