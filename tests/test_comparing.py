@@ -5,18 +5,23 @@ import pytest
 from benchmark.comparing import differences
 from benchmark.errors import RecordError
 
+MADE = {}
+
 
 @pytest.fixture
-def results(plugin, tiny, gradleak, tmp_path):
-    """Run a control and two plugins: one answers grey, the other a grey that is a little off."""
+def results(plugin, tiny, gradleak, tmp_path_factory):
+    """Run two plugins, once: one answers grey, the other a grey that is a little off."""
+    if "results" in MADE:
+        return MADE["results"]
     plugin("grey", "return grey(seen)")
     folder = plugin("dark", "return Reconstruction(grey(seen).images * 0.0)")
-    made = tmp_path / "results"
+    made = tmp_path_factory.mktemp("compared") / "results"
     words = ("--plugins", folder, "--results", made, "--defense", "none")
     few, many = tiny("few", trials=3), tiny("many", trials=12)
     for path in (few, many):
         ended = gradleak("run", path, "--attack", "grey", "--attack", "dark", *words)
         assert ended.code == 0
+    MADE["results"] = made
     return made
 
 

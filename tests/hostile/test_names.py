@@ -19,9 +19,14 @@ def test_odd_name_is_refused(plugin, name):
     manifest = folder / "good/submission.yaml"
     quoted = "".join(f"\\u{ord(each):04x}" for each in name)
     manifest.write_text(f'name: "{quoted}"\nkind: attack\nentry: attack:Plugin\ntitle: t\n')
-    with pytest.raises(PluginError, match=r"submission\.yaml|wanted letters") as raised:
-        Registry([folder]).all("attack")
-    assert "\n" not in str(raised.value)
+    registry = Registry([folder])  # which goes on without it
+    try:
+        assert not [each for each in registry.all("attack") if each.outside]
+        (said,) = registry.broken.values()
+    except PluginError as error:
+        said = str(error)
+    assert "submission.yaml" in said or "wanted letters" in said
+    assert "\n" not in said
 
 
 @pytest.mark.parametrize("value", ODD[:-3] + ODD[-1:], ids=range(len(ODD) - 2))
@@ -39,8 +44,10 @@ def test_odd_label_of_a_user_is_refused(plugin, label):
 
 
 def test_control_from_outside_is_refused(plugin):
-    with pytest.raises(PluginError, match="a yardstick is the repository's own"):
-        Registry([plugin("cheat", control=True, grants=["truth"])])
+    registry = Registry([plugin("cheat", control=True, grants=["truth"])])
+    (said,) = registry.broken.values()
+    assert "a yardstick is the repository's own" in said
+    assert "cheat" not in registry.names("attack")
 
 
 def test_every_file_of_a_plugin_is_in_its_digest_and_a_pipe_is_not_waited_for(plugin):

@@ -253,6 +253,7 @@ return grey(seen)"""
     assert records[2].reason == "passed its limit of 0.5 s a trial"
 
 
+@pytest.mark.slow
 def test_a_cell_stops_after_three_deaths_in_a_row_and_the_next_begins(plugin, bench, sandbox):
     made = bench(plugin("bad", "os._exit(3)"), trials=5)
     for _ in range(2):

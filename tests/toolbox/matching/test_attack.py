@@ -75,7 +75,6 @@ WITHOUT_LABELS = [
     {"batch": 2, "withheld": ("head.bias",)},
     {"batch": 2, "withheld": ("head.weight",)},
     {"batch": 2, **DISTILLED},
-    {"batch": 1, "architecture": "cifar/resnet20", "size": 8, "classes": 5},
 ]
 
 
@@ -89,6 +88,10 @@ def test_search_declines_where_labels_cannot_be_read(observe, options):
 def test_granted_or_searched_labels_need_not_be_read(observe, options):
     Attack().applies(observe(Grant.LABELS, **options))
     Attack(replace(MATCH, labels="searched")).applies(observe(**options))
+
+
+def test_labels_are_read_off_the_head_of_any_network(observe):
+    Attack().applies(observe(batch=1, architecture="cifar/resnet20", size=8, classes=5))
 
 
 def test_search_that_matches_nothing_declines_nothing(observe):
