@@ -36,7 +36,9 @@ _PSNR_BELOW, _PSNR_ABOVE, _EXACT = Tolerance(0.1), Tolerance(12.0), 60.0
 _PSNR_ERROR = Tolerance(1e-7)
 """The same as a mean squared error: 0.4 dB at 60, where 16 bits round one way or the other."""
 TOLERANCES = {
-    "ssim": Tolerance(5e-4),  # searches of 100 steps moved it by 2.5e-4 between two processors
+    # Searches of 100 steps moved it by 2.5e-4 between two processors, total variation of a noisy
+    # photograph by 8e-4 between one thread and two.
+    "ssim": Tolerance(1e-3),
     "mse": _ERROR,
     "normalised_mse": Tolerance(1e-5, 0.025),
     "fft2d": _ERROR,
