@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -45,11 +44,18 @@ class Costs:
         """Return a defense's accuracies in percent, a seed each."""
         return [100 * one.accuracy for one in self.prices[defense] if one.accuracy is not None]
 
-    @cached_property
-    def plain(self) -> float | None:
-        """Mean accuracy in percent where nothing defends."""
-        found = self.accuracy(NONE) if NONE in self.prices else []
-        return fmean(found) if found else None
+    def loss(self, defense: str) -> float | None:
+        """Return the points of accuracy that a defense costs, over the seeds that both ran with."""
+        held, plain = (
+            {one.seed: one.accuracy for one in self.prices.get(name, ())}
+            for name in (defense, NONE)
+        )
+        both = [
+            100 * (undefended - accuracy)
+            for seed, accuracy in held.items()
+            if accuracy is not None and (undefended := plain.get(seed)) is not None
+        ]
+        return fmean(both) if both else None
 
     def told(self, links: Links, board: Path, file: Path) -> str:
         """Return the page: setting, table, picture and what they say.
@@ -65,7 +71,7 @@ class Costs:
             f"is the one of {len(training.rates)} that does best, over all seeds, on a held-out "
             f"{training.held_out:.0%} of the public split, for each defense its own, or the next "
             "lower one where that diverges. Accuracy is that of the private split, mean ± standard "
-            "deviation over seeds."
+            "deviation over seeds; what is lost is told over the seeds that both ran with."
         )
         if self.protocol.shuffled_by is not None:
             setting += (
@@ -107,21 +113,20 @@ class Costs:
 
     def sentence(self) -> str:
         """Return what holds, and what the least costly of it costs."""
-        plain = self.plain
-        if not self.sections or plain is None:
+        if not self.sections or NONE not in self.prices:
             return "No worst case is recorded beside these prices."
         holding = [n for n in self.prices if n != NONE and self._outcome(n) == "holds"]
-        priced = [n for n in holding if self.accuracy(n)]
         tried = sum(self._outcome(n) is not None for n in self.prices if n != NONE)
         said = f"Of {tried} defenses that attacks met here, {len(holding)} hold"
-        if not priced:
+        costs = {name: loss for name in holding if (loss := self.loss(name)) is not None}
+        if not costs:
             return f"{said}."
-        least = max(priced, key=lambda n: fmean(self.accuracy(n)))
-        lost = plain - fmean(self.accuracy(least))
+        least = min(costs, key=lambda name: costs[name])
         met = self._met(least)
         known = met is not None and met.reliable(least)
         doubt = "" if known else ", against no attack that knows it"
-        return f"{said}; the least costly of them, {code(least)}, loses {lost:.1f} points{doubt}."
+        lost = f"loses {costs[least]:.1f} points{doubt}"
+        return f"{said}; the least costly of them, {code(least)}, {lost}."
 
     def pictured(self) -> str:
         """Return accuracy over the worst case, a dot a defense, as SVG."""
@@ -193,10 +198,8 @@ class Costs:
 
     def lost(self, name: str) -> str:
         """Return the points of accuracy that a defense costs; a dash where it is not measured."""
-        right = self.accuracy(name)
-        if self.plain is None or not right or name == NONE:
-            return DASH
-        return f"{self.plain - fmean(right):.1f}"
+        loss = None if name == NONE else self.loss(name)
+        return DASH if loss is None else f"{loss + 0.0:.1f}"
 
 
 def costs(results: Path, sections: Sequence[Section]) -> list[Costs]:

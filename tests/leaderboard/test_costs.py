@@ -78,6 +78,11 @@ def test_a_defense_s_row_on_the_board_links_to_what_it_costs(priced):
     )
 
 
+def test_what_is_lost_is_told_over_the_seeds_that_both_ran_with(priced):
+    priced("none", [0.9, 0.5, 0.5], READ)
+    assert "| 80.0 | 10.0 |" in page(priced("dear", [0.8], HIDDEN))
+
+
 def test_the_sentence_names_the_least_costly_of_what_holds(priced):
     priced("none", [0.9], READ)
     priced("cheap", [0.89], READ)
