@@ -129,4 +129,5 @@ def _told(each: Surveyed, form: str) -> str:
     told = each.scores.get(form)
     if not told:
         return "—"
-    return f"{median(told):.1f} [{min(told):.0f}, {max(told):.0f}]"
+    text = f"{median(told):.1f} [{min(told):.0f}, {max(told):.0f}]"
+    return text.replace(" ", "\u00a0")  # on one line
