@@ -4,9 +4,10 @@ This package is the public face, and what it exports is held to semantic version
 else is internal. Submissions import `benchmark.api`, which has these nouns and the toolbox's.
 """
 
-import importlib
 from importlib.metadata import version
 from typing import TYPE_CHECKING
+
+from benchmark.lazy import lazily
 
 if TYPE_CHECKING:
     from benchmark.api import (
@@ -56,22 +57,20 @@ __all__ = [
 ]
 
 # torch is imported when a word is first asked for, so that the command line answers at once.
-_HOMES = {
-    "BenchmarkError": "benchmark.errors",
-    "audit": "gradleak.auditing",
-    "Guard": "gradleak.guarding",
-    "LeakError": "gradleak.guarding",
-    "guard": "gradleak.guarding",
-    "Finding": "gradleak.report",
-    "Report": "gradleak.report",
-    "run": "gradleak.runs",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES.get(name, "benchmark.api")), name)
+__getattr__ = lazily(
+    __name__,
+    {
+        "benchmark.api": (
+            *("Anatomy", "Attack", "Defense", "ImageAnatomy", "MaliciousAttack", "NotApplicable"),
+            *("Observation", "Reconstruction", "TextAnatomy", "Update", "Victim", "load_results"),
+        ),
+        "benchmark.errors": ("BenchmarkError",),
+        ".auditing": ("audit",),
+        ".guarding": ("Guard", "LeakError", "guard"),
+        ".report": ("Finding", "Report"),
+        ".runs": ("run",),
+    },
+)
 
 
 def __dir__() -> list[str]:

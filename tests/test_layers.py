@@ -9,7 +9,7 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 LAYERS = (
-    ("errors", "seeds", "versions"),
+    ("errors", "lazy", "seeds", "versions"),
     ("contract", "documents", "identity", "options"),
     ("metrics", "data", "victims"),
     ("toolbox", "protocol", "registry", "federation", "records"),

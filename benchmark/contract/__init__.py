@@ -1,7 +1,7 @@
-import importlib
 from typing import TYPE_CHECKING
 
 from benchmark.contract.grants import CONTROL_GRANTS, Grant, Server
+from benchmark.lazy import lazily
 
 if TYPE_CHECKING:
     from benchmark.contract.answers import (
@@ -57,34 +57,24 @@ __all__ = [
 ]
 
 # torch is imported when a noun that holds tensors is first asked for, not to list submissions.
-_HOMES = {
-    "fault": "answers",
-    "first_not_finite": "answers",
-    "is_count": "answers",
-    "text_fault": "answers",
-    "update_fault": "answers",
-    "Attack": "attack",
-    "MaliciousAttack": "attack",
-    "Batch": "batch",
-    "ImageBatch": "batch",
-    "TextBatch": "batch",
-    "Defense": "defense",
-    "ThreatModel": "threat",
-    "observe": "threat",
-    "Budget": "types",
-    "DataStatistics": "types",
-    "Knowledge": "types",
-    "LocalTraining": "types",
-    "Observation": "types",
-    "Reconstruction": "types",
-    "Stack": "types",
-    "Update": "types",
-    "Anatomy": "victim",
-    "Victim": "victim",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazily(
+    __name__,
+    {
+        ".answers": ("fault", "first_not_finite", "is_count", "text_fault", "update_fault"),
+        ".attack": ("Attack", "MaliciousAttack"),
+        ".batch": ("Batch", "ImageBatch", "TextBatch"),
+        ".defense": ("Defense",),
+        ".threat": ("ThreatModel", "observe"),
+        ".types": (
+            "Budget",
+            "DataStatistics",
+            "Knowledge",
+            "LocalTraining",
+            "Observation",
+            "Reconstruction",
+            "Stack",
+            "Update",
+        ),
+        ".victim": ("Anatomy", "Victim"),
+    },
+)

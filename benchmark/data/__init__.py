@@ -1,7 +1,7 @@
-import importlib
 from typing import TYPE_CHECKING
 
 from benchmark.data.catalogue import CATALOGUE, Entry, entry
+from benchmark.lazy import lazily
 
 if TYPE_CHECKING:
     from benchmark.data.images import ImageSet, load_images
@@ -26,20 +26,13 @@ __all__ = [
 ]
 
 # torch is imported when images or weights are first asked for, not to list the catalogue.
-_HOMES = {
-    "ImageSet": "images",
-    "load_images": "images",
-    "TextSet": "text",
-    "load_text": "text",
-    "Tokenizer": "tokenizers",
-    "load_tokenizer": "tokenizers",
-    "TokenSet": "tokens",
-    "load_tokens": "tokens",
-    "find_weights": "weights",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazily(
+    __name__,
+    {
+        ".images": ("ImageSet", "load_images"),
+        ".text": ("TextSet", "load_text"),
+        ".tokenizers": ("Tokenizer", "load_tokenizer"),
+        ".tokens": ("TokenSet", "load_tokens"),
+        ".weights": ("find_weights",),
+    },
+)
