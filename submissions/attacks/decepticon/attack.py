@@ -21,21 +21,19 @@ with its position and marks of its sequence. What differs from the paper:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
-from pydantic import NonNegativeFloat
 
 from benchmark.api import (
     Grant,
     Knowledge,
-    MaliciousAttack,
     NotApplicable,
     Observation,
     Reconstruction,
     TextVictim,
     Victim,
 )
+from benchmark.toolbox.text.imprinting import Imprinting
 from submissions.attacks.decepticon.bins import Bins
 from submissions.attacks.decepticon.filling import (
     count_labels,
@@ -55,27 +53,12 @@ from submissions.attacks.decepticon.thresholds import CHOSEN
 
 
 @dataclass(frozen=True)
-class Decepticon(MaliciousAttack):
+class Decepticon(Imprinting):
     """Bins over all blocks, read one by one."""
 
-    measure: Literal["public_text", "random_tokens"] = "public_text"
-    """What places the edges of the bins."""
-    noise: NonNegativeFloat = 0.0
-    """On each row of the measurement, in sizes of its entries, against inspection of ranks."""
-
-    @property
-    def needs(self) -> frozenset[Grant]:
-        sample = {Grant.PUBLIC_TEXT} if self.measure == "public_text" else set()
-        return frozenset({Grant.BATCH_SIZE, Grant.LENGTH} | sample)
-
     def corrupt(self, model: Victim, known: Knowledge, generator: torch.Generator) -> Victim:
-        length = int(known.require(Grant.LENGTH))
-        sequences = max(1, CHOSEN.sample_tokens // length)
-        if self.measure == "public_text":
-            sample = known.require(Grant.PUBLIC_TEXT)[:sequences]
-        else:
-            vocabulary = TextVictim.of(model).anatomy.vocabulary
-            sample = torch.randint(vocabulary, (sequences, length), generator=generator)
+        sequences = max(1, CHOSEN.sample_tokens // int(known.require(Grant.LENGTH)))
+        sample = self.sample(model, known, sequences, generator)
         imprint(model, sample, generator, self.noise)
         return model
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from benchmark.toolbox.text.imprinting import measuring
 from submissions.attacks.decepticon.denoise import jumps
-from submissions.attacks.decepticon.layout import measuring
 from submissions.attacks.decepticon.tables import Tables, centred
 from submissions.attacks.decepticon.thresholds import CHOSEN
 

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from benchmark.api import TextAnatomy, TextVictim, Victim, weights
+from benchmark.toolbox.text.imprinting import silence
 from submissions.attacks.decepticon.layout import Layout, exit_norm
 from submissions.attacks.decepticon.measuring import measure
 from submissions.attacks.decepticon.thresholds import CHOSEN
@@ -39,7 +40,7 @@ def imprint(model: Victim, sample: Tensor, generator: torch.Generator, noise: fl
     parts = TextVictim.of(model).anatomy
     with torch.no_grad():
         task = _Imprint(parts, Layout.of(parts), weights(model), generator)
-        task.clear()
+        silence(parts, task.known)
         size = task.draw_tables()
         task.mark(size)
         task.decode(size)
@@ -52,22 +53,6 @@ class _Imprint:
     layout: Layout
     known: Mapping[str, Tensor]
     generator: torch.Generator
-
-    def clear(self) -> None:
-        """Make every norm plain and every attention's and MLP's output zero."""
-        parts, known = self.parts, self.known
-        norms = [parts.embedding_norm, parts.final_norm, parts.head_norm]
-        for block in parts.blocks:
-            norms += [block.attention_norm, block.mlp_norm]
-            for linear in (block.query, block.key, block.value, block.projection, block.second):
-                linear.weight.of(known).zero_()
-                if linear.bias is not None:
-                    linear.bias.of(known).zero_()
-        for norm in filter(None, norms):
-            known[f"{norm}.weight"].fill_(1)
-            known[f"{norm}.bias"].zero_()
-        if parts.token_types is not None:
-            known[parts.token_types].zero_()
 
     def draw_tables(self) -> float:
         """Clear the reserved entries of tokens and positions; return the size of the others."""

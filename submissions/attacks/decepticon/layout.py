@@ -57,11 +57,6 @@ class Layout:
         return slice(self.width - self.carriers, self.width)
 
 
-def measuring(parts: TextAnatomy) -> int:
-    """Return how many blocks measure; a masked model's last one serves the masked tokens alone."""
-    return len(parts.blocks) - int(parts.masked)
-
-
 def exit_norm(parts: TextAnatomy) -> str:
     """Return the prefix of the norm whose output the decoder reads."""
     return parts.head_norm or parts.final_norm or parts.blocks[-1].mlp_norm

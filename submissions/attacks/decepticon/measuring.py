@@ -13,8 +13,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from benchmark.api import TextVictim, Victim, layer_inputs, weights
-from submissions.attacks.decepticon.layout import Layout, exit_norm, measuring
+from benchmark.api import TextVictim, Victim, weights
+from benchmark.toolbox.text.imprinting import given_to, is_smooth, measuring
+from submissions.attacks.decepticon.layout import Layout, exit_norm
 from submissions.attacks.decepticon.thresholds import CHOSEN
 
 
@@ -33,7 +34,7 @@ def measure(
     parts, known = TextVictim.of(model).anatomy, weights(model)
     layout, blocks = Layout.of(parts), parts.blocks[: measuring(parts)]
     direction = _direction(layout, generator)
-    smooth = _smooth(model)
+    smooth = is_smooth(model)
     if not parts.position_trained:
         _level(model, sample[:1], size)
     inputs = given_to(model, blocks[0].first.weight.name, sample)
@@ -108,34 +109,3 @@ def _amplify(model: Victim, largest: float) -> None:
     largest = max(largest, 0.05) * (1 + CHOSEN.masked_mixing * parts.masked)
     gain = limit / (codes * largest * layout.carriers)
     known[f"{exit_norm(parts)}.weight"][layout.tail] = gain
-
-
-def _smooth(model: Victim) -> bool:
-    """Tell whether the activation lets through what is below zero, as GELU does."""
-    block, known = TextVictim.of(model).anatomy.blocks[0], weights(model)
-    assert block.first.bias is not None
-    block.first.weight.of(known).zero_()
-    block.first.bias.of(known).fill_(-1)
-    token = torch.zeros(1, 1, dtype=torch.int64)
-    return bool(given_to(model, block.second.weight.name, token).any())
-
-
-def given_to(model: Victim, weight: str, tokens: Tensor) -> Tensor:
-    """Return what the layer of a weight is given when the victim reads tokens, without dropout.
-
-    Args:
-        model: a language victim.
-        weight: the parameter's name.
-        tokens: (batch, length) int64.
-
-    Returns:
-        (batch, length, width of the layer's input).
-    """
-    model = TextVictim.of(model)
-    layer, training = model.network.get_submodule(weight.rpartition(".")[0]), model.training
-    try:
-        with torch.no_grad(), layer_inputs(layer, stop=True) as read:
-            model.eval()(tokens.to(model.device))
-    finally:
-        model.train(training)
-    return read[0]

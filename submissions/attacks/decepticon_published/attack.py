@@ -28,16 +28,12 @@ from the paper, or is our reading of it:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
-from pydantic import NonNegativeFloat
 from torch import Tensor
 
 from benchmark.api import (
-    Grant,
     Knowledge,
-    MaliciousAttack,
     NotApplicable,
     Observation,
     Reconstruction,
@@ -47,9 +43,10 @@ from benchmark.api import (
 )
 from benchmark.toolbox.text.bag import check_bag
 from benchmark.toolbox.text.greedy_bag import by_decoder_bias, greedy_bag
+from benchmark.toolbox.text.imprinting import Imprinting, measuring
 from submissions.attacks.decepticon_published.breached import breached
 from submissions.attacks.decepticon_published.imprint import imprint
-from submissions.attacks.decepticon_published.layout import Layout, measuring
+from submissions.attacks.decepticon_published.layout import Layout
 from submissions.attacks.decepticon_published.matching import (
     clusters,
     correlations,
@@ -62,26 +59,11 @@ _EXPLAINED = 1e-3  # of a correlation: what an embedding explained may miss, by 
 
 
 @dataclass(frozen=True)
-class DecepticonPublished(MaliciousAttack):
+class DecepticonPublished(Imprinting):
     """One measurement in bins over all blocks; embeddings matched by correlations."""
 
-    measure: Literal["public_text", "random_tokens"] = "public_text"
-    """What shows mean and spread of the measurement."""
-    noise: NonNegativeFloat = 0.0
-    """On each row of the measurement, in sizes of its entries, against inspection of ranks."""
-
-    @property
-    def needs(self) -> frozenset[Grant]:
-        sample = {Grant.PUBLIC_TEXT} if self.measure == "public_text" else set()
-        return frozenset({Grant.BATCH_SIZE, Grant.LENGTH} | sample)
-
     def corrupt(self, model: Victim, known: Knowledge, generator: torch.Generator) -> Victim:
-        length = int(known.require(Grant.LENGTH))
-        if self.measure == "public_text":
-            sample = known.require(Grant.PUBLIC_TEXT)[:_SEQUENCES]
-        else:
-            vocabulary = TextVictim.of(model).anatomy.vocabulary
-            sample = torch.randint(vocabulary, (_SEQUENCES, length), generator=generator)
+        sample = self.sample(model, known, _SEQUENCES, generator)
         imprint(model, sample, generator, self.noise)
         return model
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from benchmark.api import TextAnatomy
-from submissions.attacks.decepticon_published.layout import measuring
+from benchmark.toolbox.text.imprinting import measuring
 
 _ROUNDING = 8.0  # units in the last place of a bias gradient: less is no difference, by hand
 

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from benchmark.api import TextAnatomy, TextVictim, Victim, layer_inputs, weights
-from submissions.attacks.decepticon_published.layout import Layout, measuring
+from benchmark.api import TextAnatomy, TextVictim, Victim, weights
+from benchmark.toolbox.text.imprinting import given_to, is_smooth, measuring, silence
+from submissions.attacks.decepticon_published.layout import Layout
 
 _SKEW = 1e8  # of the softmax, appendix A
 _MIXING = 10.0  # of a masked model's last attention, appendix E.1
@@ -35,28 +36,12 @@ def imprint(model: Victim, sample: Tensor, generator: torch.Generator, noise: fl
     parts = TextVictim.of(model).anatomy
     layout, known = Layout.of(parts), weights(model)
     with torch.no_grad():
-        _disable(parts, known)
+        silence(parts, known)
         size = _clear_reserved(parts, layout, known, generator)
         _mark(parts, layout, known, size)
         if parts.masked:
             _mix_last(parts, known)
         _measure(model, parts, layout, sample, noise, generator)
-
-
-def _disable(parts: TextAnatomy, known: Mapping[str, Tensor]) -> None:
-    """Silence every attention and MLP, and make every norm plain."""
-    norms = [parts.embedding_norm, parts.final_norm, parts.head_norm]
-    for block in parts.blocks:
-        norms += [block.attention_norm, block.mlp_norm]
-        for linear in (block.query, block.key, block.value, block.projection, block.second):
-            linear.weight.of(known).zero_()
-            if linear.bias is not None:
-                linear.bias.of(known).zero_()
-    for norm in filter(None, norms):
-        known[f"{norm}.weight"].fill_(1)
-        known[f"{norm}.bias"].zero_()
-    if parts.token_types is not None:
-        known[parts.token_types].zero_()
 
 
 def _clear_reserved(
@@ -114,7 +99,7 @@ def _measure(
             for some in torch.split(sample, _TOGETHER)
         ]
     )
-    magnified = _MAGNIFIED if _is_smooth(model, parts) else 1.0
+    magnified = _MAGNIFIED if is_smooth(model) else 1.0
     rows = [len(block.first.weight.of(known)) for block in blocks]
     shares = torch.arange(1, sum(rows) + 1).double() / (sum(rows) + 1)
     edges = (float(found.mean()) + float(found.std()) * torch.special.ndtri(shares)).float()
@@ -128,34 +113,3 @@ def _measure(
         block.first.bias.of(known).copy_(-magnified * here)
     for block in parts.blocks:
         block.second.weight.of(known)[-1] = layout.flow / magnified
-
-
-def _is_smooth(model: Victim, parts: TextAnatomy) -> bool:
-    """Tell whether the activation lets through what is below zero, as GELU does."""
-    block, known = parts.blocks[0], weights(model)
-    assert block.first.bias is not None
-    block.first.weight.of(known).zero_()
-    block.first.bias.of(known).fill_(-1)
-    one = torch.zeros(1, 1, dtype=torch.int64)
-    return bool(given_to(model, block.second.weight.name, one).any())
-
-
-def given_to(model: Victim, weight: str, tokens: Tensor) -> Tensor:
-    """Return what the layer of a weight is given when the victim reads, without dropout.
-
-    Args:
-        model: a language victim.
-        weight: the parameter's name.
-        tokens: (batch, length) int64.
-
-    Returns:
-        (batch, length, width of the layer's input).
-    """
-    model = TextVictim.of(model)
-    layer, training = model.network.get_submodule(weight.rpartition(".")[0]), model.training
-    try:
-        with layer_inputs(layer, stop=True) as read:
-            model.eval()(tokens.to(model.device))
-    finally:
-        model.train(training)
-    return read[0]

@@ -34,8 +34,3 @@ class Layout:
         if parts.masked and len(parts.blocks) < 2:
             raise NotApplicable("one block sends no gradient to the tokens that are not masked")
         return layout
-
-
-def measuring(parts: TextAnatomy) -> int:
-    """Return how many blocks hold bins; a masked model's last one hears of masked tokens alone."""
-    return len(parts.blocks) - int(parts.masked)

@@ -4,10 +4,10 @@ import torch
 from benchmark.contract import TextBatch
 from benchmark.errors import NotApplicable
 from benchmark.seeds import generator
+from benchmark.toolbox.text.imprinting import given_to, measuring
 from benchmark.victims import TextSpec, build, weights
 from submissions.attacks.decepticon.imprint import imprint
-from submissions.attacks.decepticon.layout import Layout, measuring
-from submissions.attacks.decepticon.measuring import given_to
+from submissions.attacks.decepticon.layout import Layout
 
 SMALL = {"width": 64, "depth": 3, "heads": 4, "mlp": 96, "vocabulary": 200, "length": 24}
 ALL = ["transformer3", "gpt2", "bert_base"]

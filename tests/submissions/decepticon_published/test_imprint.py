@@ -6,7 +6,8 @@ import torch
 from benchmark import victims
 from benchmark.api import TextVictim, weights
 from benchmark.seeds import generator
-from submissions.attacks.decepticon_published.imprint import given_to, imprint
+from benchmark.toolbox.text.imprinting import given_to
+from submissions.attacks.decepticon_published.imprint import imprint
 
 VOCABULARY, LENGTH = 500, 16
 
