@@ -14,6 +14,11 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     return f"no {kind} {name!r}; known: {', '.join(names)}"
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of what a library says, or the kind of its error where it says none."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 class BenchmarkError(Exception):
     """Bad input or a bad place; the command line prints its text and exits with code 2."""
 

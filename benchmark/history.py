@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
@@ -11,6 +10,7 @@ from tempfile import TemporaryDirectory
 from tabulate import tabulate
 
 from benchmark.errors import RecordError
+from benchmark.git import git
 from benchmark.leaderboard.frozen import Frozen
 from benchmark.records import Record, file_of, read_file
 
@@ -66,27 +66,16 @@ def _versions(path: Path) -> list[tuple[str, str, list[Record]]]:
     """Return a file's records at each commit that touched it, oldest first, and as they are."""
     found = []
     folder, name = path.parent, path.name
-    log = _git(folder, "log", "--reverse", "--format=%cs %h", "--", name)
+    log = git(folder, "log", "--reverse", "--format=%cs %h", "--", name)
     with TemporaryDirectory() as place:
         for line in (log or "").splitlines():
             date, commit = line.split()
-            text = _git(folder, "show", f"{commit}:./{name}")
+            text = git(folder, "show", f"{commit}:./{name}")
             if text is not None:
                 old = Path(place) / f"{commit}.jsonl"
                 old.write_text(text, encoding="utf-8")
                 found.append((date, commit, read_file(old).records))
     return [*found, ("", "now", read_file(path).records)]
-
-
-def _git(folder: Path, *words: str) -> str | None:
-    """Return what git says; None outside a repository, or where the file was not there."""
-    try:
-        done = subprocess.run(
-            ["git", *words], cwd=folder, capture_output=True, text=True, check=True
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return done.stdout
 
 
 def _entry(date: str, commit: str, records: list[Record], metric: str) -> Entry | None:

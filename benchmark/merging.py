@@ -7,13 +7,14 @@ tolerances of `verify` elsewhere. Two that are not are an error that names both 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from benchmark.attestations import Attestations
 from benchmark.errors import RecordError
+from benchmark.leaderboard.frozen import Frozen
 from benchmark.prices import Prices
 from benchmark.records import Record, append, read_file, write_protocol
 from benchmark.records.files import files_in, locked
@@ -30,7 +31,7 @@ class _Joined:
     """What a folder adds to another."""
 
     records: dict[Path, list[Record]] = field(default_factory=dict)
-    protocols: dict[str, dict[str, object]] = field(default_factory=dict)
+    protocols: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     there: int = 0
 
 
@@ -47,7 +48,7 @@ def merge(into: Path, folders: Sequence[Path]) -> Iterator[str]:
         found = _compared(into, folder)
         tunings = _tunings(into, folder)
         for name, frozen in found.protocols.items():
-            write_protocol(into, name, frozen)
+            write_protocol(into, name, dict(frozen))
         for path, records in found.records.items():
             append(path, records)
         for tuned in tunings:
@@ -63,12 +64,8 @@ def _compared(into: Path, folder: Path) -> _Joined:
     for path in files_in(folder):
         relative = path.relative_to(folder)
         name = relative.parts[0]
-        frozen = _frozen(folder / name)
-        held_protocol = _frozen(into / name)
-        if held_protocol is None and frozen is not None:
-            found.protocols[name] = frozen
-        elif frozen is not None and held_protocol is not None:
-            _same_protocol(frozen, held_protocol, folder / name, into / name)
+        if name not in found.protocols:
+            found.protocols[name] = _frozen(into, folder, name)
         held = {_key(record): record for record in _records(into / relative)}
         new: dict[Key, Record] = {}
         for record in _records(path):
@@ -105,8 +102,7 @@ def _one_answer(one: Record, other: Record, here: Path, there: Path) -> None:
             f"{here}: {what} {one.status.replace('_', ' ')}; {there}: "
             f"{other.status.replace('_', ' ')}; wanted one of them taken out"
         )
-    places = (one.provenance, other.provenance)
-    alike = len({(p.hardware, p.threads, *sorted(p.versions.items())) for p in places}) == 1
+    alike = one.provenance.place == other.provenance.place
     judge: Callable[[str, float | None, float | None], bool] = equal if alike else allowed
     judge = chaotic if one.rounding_decides and not alike else judge
     for name in sorted(one.metrics.keys() & other.metrics.keys()):
@@ -117,25 +113,22 @@ def _one_answer(one: Record, other: Record, here: Path, there: Path) -> None:
             )
 
 
-def _frozen(folder: Path) -> dict[str, object] | None:
-    path = folder / "protocol.json"
-    if not path.is_file():
-        return None
-    try:
-        content = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise RecordError(f"{path}: not a frozen protocol: {error}") from error
-    return dict(content)
+def _frozen(into: Path, folder: Path, name: str) -> Mapping[str, Any]:
+    """Return a protocol that both folders have alike, or one that is new.
 
-
-def _same_protocol(
-    one: dict[str, object], other: dict[str, object], here: Path, there: Path
-) -> None:
-    if one.get("digest") != other.get("digest"):
-        raise RecordError(
-            f"{here}: protocol of digest {one.get('digest')}; {there}: {other.get('digest')}; "
-            "wanted records of one version"
-        )
+    Raises:
+        RecordError: none lies beside the records, or the two are of different digests.
+    """
+    new = Frozen.read(folder, name)
+    if (into / name / "protocol.json").is_file():
+        held = Frozen.read(into, name)
+        if held.digest != new.digest:
+            raise RecordError(
+                f"{folder / name}: protocol of digest {new.digest}; {into / name}: {held.digest}; "
+                "wanted records of one version"
+            )
+        return held.content
+    return new.content
 
 
 def _tunings(into: Path, folder: Path) -> list[Tunings]:

@@ -12,6 +12,15 @@ from benchmark.errors import BenchmarkError
 
 SELECTS = ", with all its variants, or NAME,key=value, or NAME,defaults; may be repeated."
 
+Attacks = Annotated[
+    list[str] | None, typer.Option("--attack", help=f"Only this attack{SELECTS}", metavar="NAME")
+]
+Defenses = Annotated[
+    list[str] | None, typer.Option("--defense", help=f"Only this defense{SELECTS}", metavar="NAME")
+]
+Plan = Annotated[
+    bool, typer.Option("--plan", help="Only say what is due and its cost; run and write nothing.")
+]
 Results = Annotated[Path, typer.Option(help="Folder of the records.", metavar="DIR")]
 OwnResults = Annotated[
     Path | None,

@@ -12,7 +12,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from benchmark.contract import ImageBatch, TextBatch
-from benchmark.errors import BenchmarkError, DataUnavailable
+from benchmark.errors import BenchmarkError, DataUnavailable, first_line
 from benchmark.federation import fedsgd
 from benchmark.victims import ImageVictim, TextVictim
 from gradleak.wrapping import wrap
@@ -33,8 +33,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
             return load_file(path)
         held: Any = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise BenchmarkError(f"{path}: cannot be read: {said}") from error
+        raise BenchmarkError(f"{path}: cannot be read: {first_line(error)}") from error
     if not isinstance(held, Mapping) or not all(isinstance(t, Tensor) for t in held.values()):
         raise BenchmarkError(f"{path}: wanted tensors by name")
     return dict(held)
@@ -162,5 +161,4 @@ def _hugging_face(folder: Path) -> tuple[nn.Module, Any]:
             return network, None
         return network, transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
-        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise DataUnavailable(str(folder), [str(folder)], said) from error
+        raise DataUnavailable(str(folder), [str(folder)], first_line(error)) from error

@@ -85,6 +85,8 @@ def measure(name: str, trials: int) -> Surveyed:
     parts = victim.anatomy
     images = load_images("photographs", "test", parts.size)
     rows = torch.randperm(len(images.labels), generator=torch.Generator().manual_seed(0))[:trials]
+    registry = Registry()
+    forms = {form: registry.find("attack", form)[0].build() for form in FORMS}
     scores: dict[str, list[float]] = {}
     reasons: dict[str, str] = {}
     seconds: dict[str, list[float]] = {}
@@ -92,9 +94,8 @@ def measure(name: str, trials: int) -> Surveyed:
         image, label = images.images[torch.tensor([row])], torch.tensor([trial % _CLASSES])
         update = fedsgd(victim, ImageBatch(image, label))
         seen = observation(victim, update, None, 1, None, None, None, _SECONDS)
-        for form in FORMS:
-            submission = Registry().find("attack", form)[0]
-            asked = verdict(attack := submission.build(), seen)
+        for form, attack in forms.items():
+            asked = verdict(attack, seen)
             if asked.status != "applies":
                 reasons[form] = asked.reason or asked.status
                 continue

@@ -9,7 +9,7 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 LAYERS = (
-    ("errors", "lazy", "seeds", "versions"),
+    ("errors", "git", "lazy", "seeds", "versions"),
     ("contract", "documents", "identity", "options"),
     ("metrics", "data", "victims"),
     ("toolbox", "protocol", "registry", "federation", "records"),

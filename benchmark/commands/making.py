@@ -9,6 +9,8 @@ import typer
 
 from benchmark.options import (
     SELECTS,
+    Attacks,
+    Defenses,
     Device,
     Mirror,
     OwnResults,
@@ -52,9 +54,7 @@ def train(
 
 def tune(
     suite: Annotated[list[str], typer.Argument(metavar="SUITE_OR_PROTOCOL...")],
-    attack: Annotated[
-        list[str] | None, typer.Option(help=f"Only this attack{SELECTS}", metavar="NAME")
-    ] = None,
+    attack: Attacks = None,
     trials: Annotated[
         int | None,
         typer.Option(help="Public batches to judge on; else as had, or 8.", min=1, metavar="N"),
@@ -85,9 +85,7 @@ def tune(
 
 def utility(
     protocol: Annotated[str, typer.Argument(metavar="UTILITY_PROTOCOL")],
-    defense: Annotated[
-        list[str] | None, typer.Option(help=f"Only this defense{SELECTS}", metavar="NAME")
-    ] = None,
+    defense: Defenses = None,
     seeds: Seeds = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Only say what is due; run and write nothing.")

@@ -9,11 +9,13 @@ import typer
 
 from benchmark.errors import BenchmarkError
 from benchmark.options import (
-    SELECTS,
+    Attacks,
+    Defenses,
     Device,
     Key,
     Mirror,
     OwnResults,
+    Plan,
     Plugins,
     Results,
     Seeds,
@@ -27,13 +29,8 @@ from benchmark.outputs import board_of, results_of
 
 def run(
     suite: Annotated[str, typer.Argument(metavar="SUITE_OR_PROTOCOL")],
-    attack: Annotated[
-        list[str] | None, typer.Option(help=f"Only this attack{SELECTS}", metavar="NAME")
-    ] = None,
-    defense: Annotated[
-        list[str] | None,
-        typer.Option(help=f"Only this defense{SELECTS}", metavar="NAME"),
-    ] = None,
+    attack: Attacks = None,
+    defense: Defenses = None,
     trials: Annotated[
         str | None, typer.Option(help="At most the first N trials of each seed.", metavar="N")
     ] = None,
@@ -51,10 +48,7 @@ def run(
         bool, typer.Option("--isolate", help="Run every attack in a child process.")
     ] = False,
     key: Key = None,
-    plan: Annotated[
-        bool,
-        typer.Option("--plan", help="Only say what is due and its cost; run and write nothing."),
-    ] = False,
+    plan: Plan = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="With --plan: by defense and seed too.")
     ] = False,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from benchmark.options import Device, Mirror, Plugins, Results, TrustPlugins, mirror
+from benchmark.options import Device, Mirror, Plan, Plugins, Results, TrustPlugins, mirror
 from benchmark.outputs import board_of
 
 
@@ -43,10 +43,7 @@ def reproduce(
         bool, typer.Option("--all", help="Run what any table lacks; with no names nothing runs.")
     ] = False,
     suite: Annotated[str, typer.Option(help="Whose protocols answer: laptop or full.")] = "laptop",
-    plan: Annotated[
-        bool,
-        typer.Option("--plan", help="Only say what is due and its cost; run and write nothing."),
-    ] = False,
+    plan: Plan = False,
     device: Device = "auto",
     results: Results = Path("results"),
     output: Annotated[Path, typer.Option(help="The page.", metavar="FILE")] = Path(

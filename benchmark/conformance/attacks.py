@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from benchmark.conformance.rows import Broken, NotAsked, Row, ask, described, line_of, place_of
-from benchmark.conformance.surroundings import modes_kept, reseeded, seeded, watched
+from benchmark.conformance.surroundings import reseeded, seeded, watched
 from benchmark.contract import (
     Attack,
     Grant,
@@ -27,6 +27,7 @@ from benchmark.contract import (
 )
 from benchmark.errors import NotApplicable, WithheldError
 from benchmark.registry import Submission
+from benchmark.running.inprocess import modes_kept
 from benchmark.victims import ImageVictim, TextVictim
 
 _RELATIVE, _ABSOLUTE = 1e-3, 1e-4  # pixels; float64 solves of float32 gradients

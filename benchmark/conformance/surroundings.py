@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmark.contract import Stack
-
 _TORCHS_OWN = "TORCHINDUCTOR_CACHE_DIR"  # which it sets when a part of it is first imported
 _Setting = tuple[Callable[[], Any], Callable[[Any], object]]
 
@@ -59,20 +57,6 @@ def watched(moved: set[str]) -> Iterator[None]:
             if read() != before[name]:
                 moved.add(name)
                 write(before[name])
-
-
-@contextmanager
-def modes_kept(stack: Stack) -> Iterator[None]:
-    """Give the networks their modes back: attacks freeze parameters as a matter of course."""
-    trained = [(tensor, tensor.requires_grad) for tensor in stack.network_tensors()]
-    modes = [(m, m.training) for network in stack.networks for m in network.modules()]
-    try:
-        yield
-    finally:
-        for tensor, requires_grad in trained:
-            tensor.requires_grad_(requires_grad)
-        for module, training in modes:
-            module.training = training
 
 
 @contextmanager

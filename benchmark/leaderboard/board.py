@@ -12,7 +12,7 @@ from benchmark.errors import RecordError
 from benchmark.leaderboard import holding, matrices, studies, summary
 from benchmark.leaderboard.costs import Costs, costs, losses
 from benchmark.leaderboard.given import given
-from benchmark.leaderboard.groups import groups
+from benchmark.leaderboard.groups import ThreatGroup, groups
 from benchmark.leaderboard.markdown import Footnotes, Links, code, prose
 from benchmark.leaderboard.models import models
 from benchmark.leaderboard.picture import picture
@@ -103,12 +103,14 @@ def write_board(
         written[folder / f"{one.page}.md"] = one.told(Links(folder), output, prices_file(results))
         if one.sections:
             written[folder / f"{one.page}.svg"] = one.pictured()
-    headed = [(summary.heading(group), group) for group in summary.threats(found)]
-    lost = losses(priced, results)
+    threats, lost = summary.threats(found), losses(priced, results)
+    headed = [(summary.heading(group), group) for group in threats]
     if strengths := holding.strengths(headed, lost, Links(folder), output):
         written[folder / holding.PAGE] = strengths
     bad = len(table.damaged)
-    written[output] = _board(results, output, found, drawn, priced, apart, damaged=bad)
+    written[output] = _board(
+        results, output, found, threats, lost, drawn, priced, apart, damaged=bad
+    )
     for path, text in written.items():
         replace(path, text if path.suffix == ".svg" else f"{text}\n{SIGNATURE}\n")
     for path in folder.glob("*.md"):
@@ -121,6 +123,8 @@ def _board(
     results: Path,
     output: Path,
     found: Sequence[Section],
+    threats: Sequence[ThreatGroup],
+    lost: holding.Lost,
     drawn: Sequence[studies.Study],
     priced: Sequence[Costs],
     apart: Container[str],
@@ -136,7 +140,6 @@ def _board(
         "protocols": sum(bool(section.summaries) for section in found),
     }
     where = links.to(code(results.name or "results"), results)
-    threats, lost = summary.threats(found), losses(priced, results)
     blocks = [
         OPENING.format(results=where, reproduced=_reproduced(output), **counts),
         summary.glance(threats, lost, links),

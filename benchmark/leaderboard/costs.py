@@ -18,7 +18,7 @@ from benchmark.prices import Price, Prices, prices_file
 from benchmark.protocol import UtilityProtocol, load_utility, utility_files
 
 _INCHES = (9.0, 4.4)
-_NEAR = 25  # dots nearer than the width over this share a label
+_COLUMNS, _ROWS = 14, 22  # of numbers that find room beside one another
 _MEGABYTE = 2**20
 
 
@@ -142,15 +142,12 @@ class Costs:
             met, right = self._met(name), self.accuracy(name)
             if met is not None and right:
                 dots.append((_score(met, name), fmean(right), name))
-        reach = max((x for x, _, _ in dots), default=1.0)
-        numbers: dict[tuple[int, int], list[int]] = {}
         for number, (x, y, name) in enumerate(dots, start=1):
             colour = COLOURS[self._outcome(name) or "open"]
             axes.plot(x, y, "o", color=colour, markersize=5, label=f"{number}  {name}")
-            numbers.setdefault((round(_NEAR * x / reach), round(y / 4)), []).append(number)
-        for same in numbers.values():
-            x, y, _ = dots[same[0] - 1]
-            text = ", ".join(map(str, same))
+        for same in _near([(x, y) for x, y, _ in dots]):
+            x, y, _ = dots[same[0]]
+            text = ", ".join(str(place + 1) for place in same)
             axes.annotate(text, (x, y), xytext=(4, 4), textcoords="offset points", fontsize=7)
         axes.legend(
             loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize=7, labelcolor=INK
@@ -200,6 +197,27 @@ class Costs:
         """Return the points of accuracy that a defense costs; a dash where it is not measured."""
         loss = None if name == NONE else self.loss(name)
         return DASH if loss is None else f"{loss + 0.0:.1f}"
+
+
+def _near(dots: Sequence[tuple[float, float]]) -> list[list[int]]:
+    """Return the places of dots, together where their numbers would lie on one another."""
+    if not dots:
+        return []
+    across, along = (max(each) - min(each) or 1.0 for each in zip(*dots, strict=True))
+    found: list[list[int]] = []
+    for place, (x, y) in enumerate(dots):
+        close = [
+            group
+            for group in found
+            if any(
+                abs(x - dots[other][0]) < across / _COLUMNS
+                and abs(y - dots[other][1]) < along / _ROWS
+                for other in group
+            )
+        ]
+        found = [group for group in found if group not in close]
+        found.append(sorted([place, *(other for group in close for other in group)]))
+    return found
 
 
 def costs(results: Path, sections: Sequence[Section]) -> list[Costs]:

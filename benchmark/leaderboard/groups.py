@@ -35,10 +35,16 @@ class Scored:
         """
         return self._told(short(self.score), links, usual=usual)
 
-    def named(self, links: Links) -> str:
-        """Return the number as `linked` does, or in words that it is no more than the prior's."""
-        text = BELOW if self.cell.below_prior else short(self.score)
-        return self._told(text, links, usual=0)
+    def told(self, links: Links, *, bracketed: bool = False) -> str:
+        """Return the number, or in words that it is no more than the prior's, as a link.
+
+        Args:
+            links: of the page.
+            bracketed: with its interval.
+        """
+        if self.cell.below_prior:
+            return self._told(BELOW, links, usual=0)
+        return self.bracketed(links) if bracketed else self.linked(links)
 
     def bracketed(self, links: Links) -> str:
         """Return the number and its interval as a link to its records."""

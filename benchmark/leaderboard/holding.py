@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from benchmark.leaderboard.groups import BELOW, Scored, ThreatGroup, method
+from benchmark.leaderboard.groups import Scored, ThreatGroup, method
 from benchmark.leaderboard.markdown import DASH, Links, code, grid
 from benchmark.leaderboard.page import MARKS
 from benchmark.leaderboard.section import NONE
@@ -130,8 +130,8 @@ def _grid(group: ThreatGroup, names: Iterable[str], lost: Lost, links: Links) ->
                     str(held["leaks"]),
                     str(held["open"]),
                     _reliable(group, name),
-                    middle(scored).named(links),
-                    BELOW if scored[-1].cell.below_prior else scored[-1].bracketed(links),
+                    middle(scored).told(links),
+                    scored[-1].told(links, bracketed=True),
                     DASH if name == NONE else lost(name, links),
                 ]
             )

@@ -17,11 +17,9 @@ from benchmark.reproduction import Request as Published
 from benchmark.reproduction import reproduce
 from benchmark.running.order import Order
 from benchmark.running.start import carry_out
+from benchmark.verify import DIFFERS, verify
 from benchmark.verify import Request as Verification
-from benchmark.verify import verify
 
-DRIFT = 3
-"""Exit code where a verification found another answer."""
 _VERIFYING = 0.25  # of the time, at least: what runs leave of theirs is added
 
 
@@ -51,18 +49,30 @@ def nightly(request: Request) -> int:
     end = time.monotonic() + 3600 * request.hours
     names = [one.name for part in load_suite(request.suite) for one in part.protocols]
     before = _snapshot(request, names)
-    code = carry_out(_order(request, end), only_plan=False)
+    results, mirror, device = request.results, request.mirror, request.device
+    until = end - 3600 * request.hours * _VERIFYING
+    order = Order(request.suite, results=results, mirror=mirror, device=device, until=until)
+    code = carry_out(order, only_plan=False)
     left = max(end - time.monotonic(), 3600 * request.hours * _VERIFYING)
-    checked = verify(_verification(request, left / 3600))
-    protocols = [load_protocol(n) for n in protocol_files() if (request.results / n).is_dir()]
-    standing = Standing(Attestations(request.results), Registry(), protocols)
-    write_board(request.results, request.board, standing.count)
-    reproduce(_published(request))
-    told = report(before, _snapshot(request, names), checked == DRIFT, _now("%Y-%m-%d %H:%M UTC"))
+    checked = verify(
+        Verification(
+            request.suite,
+            results=results,
+            mirror=mirror,
+            device=device,
+            sample=request.sample,
+            hours=left / 3600,
+        )
+    )
+    protocols = [load_protocol(n) for n in protocol_files() if (results / n).is_dir()]
+    standing = Standing(Attestations(results), Registry(), protocols)
+    write_board(results, request.board, standing.count)
+    reproduce(Published(output=request.published, results=results, mirror=mirror, device=device))
+    told = report(before, _snapshot(request, names), checked == DIFFERS, _now("%Y-%m-%d %H:%M UTC"))
     if told is None:
         print("nothing changed")
     else:
-        path = request.results / "changes" / f"{_now('%Y-%m-%d-%H%M%S')}.md"
+        path = results / "changes" / f"{_now('%Y-%m-%d-%H%M%S')}.md"
         replace(path, told)
         print(f"wrote {path}")
     return checked or code
@@ -72,49 +82,6 @@ def _snapshot(request: Request, names: list[str]) -> Snapshot:
     if not request.results.is_dir():
         return Snapshot({}, {}, {})
     return Snapshot.take(request.results, names)
-
-
-def _order(request: Request, end: float) -> Order:
-    return Order(
-        suite=request.suite,
-        attacks=(),
-        defenses=(),
-        trials=None,
-        seeds=None,
-        device=request.device,
-        results=request.results,
-        mirror=request.mirror,
-        plugins=(),
-        isolate=False,
-        until=end - 3600 * request.hours * _VERIFYING,
-    )
-
-
-def _verification(request: Request, hours: float) -> Verification:
-    return Verification(
-        suite=request.suite,
-        sample=request.sample,
-        changed=False,
-        hours=hours,
-        against=None,
-        results=request.results,
-        mirror=request.mirror,
-        device=request.device,
-        plugins=(),
-    )
-
-
-def _published(request: Request) -> Published:
-    return Published(
-        names=(),
-        everything=False,
-        suite="laptop",
-        plan=False,
-        device=request.device,
-        results=request.results,
-        output=request.published,
-        mirror=request.mirror,
-    )
 
 
 def _now(form: str) -> str:

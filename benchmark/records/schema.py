@@ -49,6 +49,11 @@ class Provenance(BaseModel):
     wall: Wall | None = None
     """What stood round the code that answered; None where it ran in the harness's own process."""
 
+    @property
+    def place(self) -> Provenance:
+        """Machine, libraries, threads and key: where these are the same, so is every bit."""
+        return self.model_copy(update={"commit": None, "dirty": None, "wall": None})
+
 
 class Identity(BaseModel):
     """What decides whether a record still counts, and the fingerprints that warn.

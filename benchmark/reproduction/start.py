@@ -32,14 +32,14 @@ _WIDTH = 180  # characters of a line that no terminal shows
 class Request:
     """What a user asked for; without names and `everything` nothing is run."""
 
-    names: tuple[str, ...]
-    everything: bool
-    suite: str
-    plan: bool
-    device: str
     results: Path
     output: Path
-    mirror: Path | None
+    names: tuple[str, ...] = ()
+    everything: bool = False
+    suite: str = "laptop"
+    plan: bool = False
+    device: str = "auto"
+    mirror: Path | None = None
     plugins: tuple[Path, ...] = ()
 
 

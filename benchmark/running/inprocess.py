@@ -121,7 +121,7 @@ def attempt(attack: Attack, stack: Stack, *, apart: bool = True) -> list[Outcome
         apart: whether a stack that fails is run again; else its failure is that of all.
     """
     before = stack.versions()
-    with _as_it_was(stack), Peak(stack.model) as peak:
+    with modes_kept(stack), Peak(stack.model) as peak:
         outcomes = [] if loops(attack) else _together(attack, stack)
         failed = any(outcome.status != "completed" for outcome in outcomes)
         if not outcomes or (apart and failed and len(stack) > 1):
@@ -172,7 +172,7 @@ def _broken_contract(answers: list[Reconstruction], stack: Stack) -> str | None:
 
 
 @contextmanager
-def _as_it_was(stack: Stack) -> Iterator[None]:
+def modes_kept(stack: Stack) -> Iterator[None]:
     """Give the networks their modes back: attacks freeze parameters as a matter of course."""
     trained = [(tensor, tensor.requires_grad) for tensor in stack.network_tensors()]
     modes = [(m, m.training) for network in stack.networks for m in network.modules()]

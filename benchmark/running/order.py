@@ -28,15 +28,15 @@ class Order:
     """What a user asked to run; empty attacks or defenses are those of the suite."""
 
     suite: str
-    attacks: tuple[str, ...]
-    defenses: tuple[str, ...]
-    trials: int | None
-    seeds: tuple[int, ...] | None
-    device: str
     results: Path
-    mirror: Path | None
-    plugins: tuple[Path, ...]
-    isolate: bool
+    attacks: tuple[str, ...] = ()
+    defenses: tuple[str, ...] = ()
+    trials: int | None = None
+    seeds: tuple[int, ...] | None = None
+    device: str = "auto"
+    mirror: Path | None = None
+    plugins: tuple[Path, ...] = ()
+    isolate: bool = False
     key: Path | None = None
     protocols: Path | None = None
     """A folder of more protocols and suites."""
@@ -48,7 +48,6 @@ class Order:
     """The part that this process, one of several, does first."""
     until: float | None = None
     """`time.monotonic` after which no group is begun; those that cost least come first then."""
-
     trust: bool = False
     """Whether other people's code may run without a wall."""
 

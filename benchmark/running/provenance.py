@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import subprocess
 from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import torch
 
 from benchmark.errors import BenchmarkError, RecordError
+from benchmark.git import git
 from benchmark.identity import ROOT
 from benchmark.records import Provenance, Record
 from benchmark.registry import Submission
@@ -25,11 +25,11 @@ _NOT_CODE = (":!results", ":!leaderboard.md", ":!leaderboard", ":!docs")
 
 def provenance(device: torch.device, key: Key = PUBLIC) -> Provenance:
     """Return the provenance of records made now on a device under a key."""
-    commit = _git("rev-parse", "HEAD") if (ROOT / ".git").exists() else None
-    changes = None if commit is None else _git("status", "--porcelain", "--", ".", *_NOT_CODE)
+    commit = git(ROOT, "rev-parse", "HEAD") if (ROOT / ".git").exists() else None
+    changes = None if commit is None else git(ROOT, "status", "--porcelain", "--", ".", *_NOT_CODE)
     versions = {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}}
     return Provenance(
-        commit=commit,
+        commit=None if commit is None else commit.strip(),
         dirty=None if changes is None else bool(changes),
         versions=versions,
         hardware=_hardware(device),
@@ -100,13 +100,3 @@ def _processor() -> str:
         return platform.processor() or platform.machine()
     numbers = [said[key] for key in ("cpu family", "model") if key in said]
     return " ".join([said["model name"], "/".join(numbers)]).strip()
-
-
-def _git(*arguments: str) -> str | None:
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return done.stdout.strip()

@@ -51,8 +51,21 @@ class Shard:
             results: whose records tell what groups take, and where the split is kept.
             cores: that a search uses.
         """
-        places = split(groups, self.parts, results, cores)
-        return [g for g, place in zip(groups, places, strict=True) if place == self.number - 1]
+        return self._parted(groups, results, cores)[0]
+
+    def first(self, groups: Sequence[Group], results: Path, cores: int) -> list[Group]:
+        """Return this part's groups and then the others, each in the order of a run."""
+        mine, others = self._parted(groups, results, cores)
+        return [*mine, *others]
+
+    def _parted(
+        self, groups: Sequence[Group], results: Path, cores: int
+    ) -> tuple[list[Group], list[Group]]:
+        mine: list[Group] = []
+        others: list[Group] = []
+        for group, place in zip(groups, split(groups, self.parts, results, cores), strict=True):
+            (mine if place == self.number - 1 else others).append(group)
+        return mine, others
 
 
 def split(groups: Sequence[Group], parts: int, results: Path, cores: int) -> list[int]:

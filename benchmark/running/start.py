@@ -117,10 +117,7 @@ def _own_first(order: Order, due: list[Group]) -> list[Group]:
         taken = seconds_of(due, order.results, torch.get_num_threads())
         ranked = sorted(zip(taken, map(str, due), due, strict=True), key=lambda each: each[:2])
         return [group for _, _, group in ranked]
-    if order.job is None:
-        return due
-    mine = order.job.of(due, order.results, 1)
-    return [*mine, *(group for group in due if group not in mine)]
+    return due if order.job is None else order.job.first(due, order.results, 1)
 
 
 def _shared(order: Order, due: list[Group], console: Console) -> int:

@@ -1,3 +1,4 @@
+from benchmark.verify.report import DIFFERS
 from benchmark.verify.start import Request, verify
 
-__all__ = ["Request", "verify"]
+__all__ = ["DIFFERS", "Request", "verify"]

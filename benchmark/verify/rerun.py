@@ -175,10 +175,7 @@ def _alone(attack: Submission) -> bool:
 
 def _as_there(records: Iterable[Record], here: Provenance) -> bool:
     """Tell whether this place is the one that records were made at."""
-    here = here.model_copy(update={"commit": None, "dirty": None})
-    return all(
-        r.provenance.model_copy(update={"commit": None, "dirty": None}) == here for r in records
-    )
+    return all(record.provenance.place == here.place for record in records)
 
 
 def _told(number: float | None) -> str:

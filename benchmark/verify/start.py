@@ -35,14 +35,14 @@ class Request:
     """What a user asked to verify; see `gradleak verify`."""
 
     suite: str | None
-    sample: int
-    changed: bool
-    hours: float | None
-    against: Path | None
     results: Path
-    mirror: Path | None
-    device: str
-    plugins: tuple[Path, ...]
+    sample: int = 1
+    changed: bool = False
+    hours: float | None = None
+    against: Path | None = None
+    mirror: Path | None = None
+    device: str = "auto"
+    plugins: tuple[Path, ...] = ()
     key: Path | None = None
     trust: bool = False
 

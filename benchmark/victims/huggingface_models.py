@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmark.errors import BenchmarkError, NotApplicable, ProtocolError
+from benchmark.errors import BenchmarkError, NotApplicable, ProtocolError, first_line
 from benchmark.victims.anatomy import ImageAnatomy
 from benchmark.victims.found.parts import head_of
 from benchmark.victims.found.structure import image_anatomy
@@ -48,7 +48,7 @@ def huggingface_config(name: str, mirror: Path | None) -> str:
     try:
         validate_repo_id(name)
     except HFValidationError as error:
-        raise ProtocolError(f"huggingface/{name}: {_first_line(error)}") from error
+        raise ProtocolError(f"huggingface/{name}: {first_line(error)}") from error
     folder = model_folder(f"huggingface/{name}", name, mirror, (_CONFIG,))
     return (folder / _CONFIG).read_text(encoding="utf-8")
 
@@ -80,7 +80,7 @@ def huggingface_network(name: str, spec: ImageSpec, mirror: Path | None) -> nn.M
     except BenchmarkError:
         raise
     except Exception as error:  # a config may state anything, and the library says so as it likes
-        raise ProtocolError(f"{spec.architecture}: {_first_line(error)}") from error
+        raise ProtocolError(f"{spec.architecture}: {first_line(error)}") from error
     return network
 
 
@@ -194,7 +194,3 @@ def _found(network: nn.Module, spec: ImageSpec) -> _Parts:
         raise ProtocolError(f"{spec.architecture} does not answer with logits (1, {spec.classes})")
     alone = any(each.numel() == logits.numel() and torch.allclose(each, logits) for each in made)
     return _Parts(anatomy, head if alone else None)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

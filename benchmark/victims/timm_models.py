@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from torch import nn
 
-from benchmark.errors import ProtocolError
+from benchmark.errors import ProtocolError, first_line
 from benchmark.victims.pretrained import timm_file
 from benchmark.victims.spec import ImageSpec
 
@@ -42,7 +42,7 @@ def timm_network(name: str, spec: ImageSpec, mirror: Path | None) -> nn.Module:
     try:
         network: nn.Module = timm.create_model(name, **options)
     except (AssertionError, RuntimeError, TypeError, ValueError) as error:
-        raise ProtocolError(f"timm/{name}: {_first_line(error)}") from error
+        raise ProtocolError(f"timm/{name}: {first_line(error)}") from error
     _check_kind(name, network)
     _check_patches(name, network, spec.size)
     for module in network.modules():
@@ -98,7 +98,3 @@ def _check_patches(name: str, network: nn.Module, size: int) -> None:
     if embedding is not None and size % embedding.patch_size[0]:
         patch = embedding.patch_size[0]
         raise ProtocolError(f"timm/{name}: {patch} px patches must tile {size} px")
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

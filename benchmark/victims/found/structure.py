@@ -16,7 +16,7 @@ from typing import Never
 import torch
 from torch import Tensor, nn
 
-from benchmark.errors import NotApplicable
+from benchmark.errors import NotApplicable, first_line
 from benchmark.victims.anatomy import ImageAnatomy, ImageBlock
 from benchmark.victims.found.parts import (
     block_prefix,
@@ -202,9 +202,8 @@ def _traced(
     try:
         normalised, *read = first_inputs(network, image.to(device), (conv, *layers))
     except (RuntimeError, ValueError, AssertionError, TypeError) as error:
-        said = str(error).strip().splitlines() or [type(error).__name__]
-        shape = tuple(image.shape)
-        raise NotApplicable(f"the network does not read images {shape}: {said[0]}") from error
+        said, shape = first_line(error), tuple(image.shape)
+        raise NotApplicable(f"the network does not read images {shape}: {said}") from error
     embedded = conv(normalised).flatten(2).mT
     if any(each.ndim != 3 for each in read):
         raise NotApplicable("the first block reads no sequence (batch, tokens, width)")
