@@ -1,5 +1,7 @@
 """All that a submission may import, beside `benchmark.toolbox`; and the results, as a table."""
 
+from typing import TYPE_CHECKING
+
 from benchmark.contract import (
     Anatomy,
     Attack,
@@ -27,7 +29,7 @@ from benchmark.errors import (
     RefusedError,
     WithheldError,
 )
-from benchmark.records import load_results
+from benchmark.lazy import lazily
 from benchmark.victims import (
     Bottleneck,
     ImageAnatomy,
@@ -43,6 +45,9 @@ from benchmark.victims import (
     to_patches,
     weights,
 )
+
+if TYPE_CHECKING:
+    from benchmark.records import load_results
 
 __all__ = [
     "Anatomy",
@@ -83,3 +88,5 @@ __all__ = [
     "to_patches",
     "weights",
 ]
+
+__getattr__ = lazily(__name__, {"benchmark.records": ("load_results",)})  # pandas: see records

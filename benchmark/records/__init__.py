@@ -1,3 +1,6 @@
+from typing import TYPE_CHECKING
+
+from benchmark.lazy import lazily
 from benchmark.metrics import Excerpt
 from benchmark.records.files import (
     Reading,
@@ -18,7 +21,9 @@ from benchmark.records.schema import (
     Wall,
 )
 from benchmark.records.storage import check_writable, replace, write_protocol
-from benchmark.records.table import Table, load_results, read_excerpts, read_table
+
+if TYPE_CHECKING:
+    from benchmark.records.table import Table, load_results, read_excerpts, read_table
 
 __all__ = [
     "SCHEMA",
@@ -44,3 +49,6 @@ __all__ = [
     "rewrite",
     "write_protocol",
 ]
+
+# pandas is imported when a table is first asked for: a process that only attacks never asks
+__getattr__ = lazily(__name__, {".table": ("Table", "load_results", "read_excerpts", "read_table")})
