@@ -13,7 +13,7 @@ import sys
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -246,7 +246,7 @@ class Registry:
         self.broken[folder] = said
 
     def _add(self, path: Path, package: str | None) -> None:
-        manifest = _manifest(path)
+        manifest = _own_manifest(path) if path.is_relative_to(OWN) else _manifest(path)
         if manifest.control and not path.is_relative_to(OWN):
             raise PluginError(f"{path}: control: a yardstick is the repository's own")
         if package is not None:
@@ -315,6 +315,11 @@ def _scalar(text: str) -> Scalar:
 def exactly(label: str) -> str:
     """Return what selects the one submission of a label, and no variant beside it."""
     return label if "," in label else f"{label},defaults"
+
+
+@cache
+def _own_manifest(path: Path) -> Manifest:
+    return _manifest(path)
 
 
 def _manifest(path: Path) -> Manifest:

@@ -16,10 +16,6 @@ DEADLY = {
         "while True:\n  try: time.sleep(9)\n  except BaseException: pass",
         "and was killed",
     ),
-    "C that never ends": (
-        "import collections; collections.deque(itertools.count(), maxlen=0)",
-        "and was killed",
-    ),
     "SIGSTOP": ("os.kill(os.getpid(), signal.SIGSTOP)", "and was killed"),
     "everyone killed": (
         "for pid in (os.getppid(), 1, -1, os.getpid()):\n"
@@ -28,6 +24,13 @@ DEADLY = {
         "its process died",
     ),
     "seconds that are NaN": ('say(b\'{"status":"completed","seconds":NaN}\\n\')', "no sense"),
+    "a size of 64 GiB": ('say(b\'{"status":"completed","size":68719476736}\\n\')', "no sense"),
+}
+SLOW = {
+    "C that never ends": (
+        "import collections; collections.deque(itertools.count(), maxlen=0)",
+        "and was killed",
+    ),
     "a line that never ends": (
         "signal.alarm(0)\nwhile True: say(b'x' * 1000)",
         "no sense",
@@ -36,9 +39,6 @@ DEADLY = {
         'say(b\'{"status":"completed","size":999}\\nabc\')\nos._exit(0)',
         "no sense",
     ),
-    "a size of 64 GiB": ('say(b\'{"status":"completed","size":68719476736}\\n\')', "no sense"),
-}
-SLOW = {
     "seconds that are negative": (
         'say(b\'{"status":"completed","seconds":-1823}\\n\')',
         "no sense",
@@ -80,15 +80,18 @@ def test_daemon_does_not_outlive_its_parent(stage, before, how):
 
 IMPORTS = {
     "exit of C": ("import os; os._exit(0)", "its process could not start: its process died"),
-    "HTML in lines": ("raise ValueError('<b>\\n\\x00' * 999)", "ValueError: <b>"),
-    "100 GiB": ("bytearray(100 << 30)", "MemoryError"),
     "files of the run": ("open('results/quick_digits_a/random.jsonl')", "FileNotFoundError"),
 }
-FOREVER = pytest.param("while True: pass", "and was killed", marks=pytest.mark.slow)
+SLOW_IMPORTS = {
+    "HTML in lines": ("raise ValueError('<b>\\n\\x00' * 999)", "ValueError: <b>"),
+    "100 GiB": ("bytearray(100 << 30)", "MemoryError"),
+    "forever": ("while True: pass", "and was killed"),
+}
+SLOWLY_IMPORTED = [pytest.param(*case, marks=pytest.mark.slow) for case in SLOW_IMPORTS.values()]
 
 
 @pytest.mark.usefixtures("_wall")
-@pytest.mark.parametrize(("source", "reason"), [*IMPORTS.values(), FOREVER], ids=str)
+@pytest.mark.parametrize(("source", "reason"), [*IMPORTS.values(), *SLOWLY_IMPORTED], ids=str)
 def test_hostile_import_is_refused_in_one_line(plugin, monkeypatch, source, reason):
     monkeypatch.setattr(process, "STARTING_SECONDS", 30.0)
     (found,) = Registry([plugin("bad", source=source)]).find("attack", "bad")

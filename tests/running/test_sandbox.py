@@ -33,6 +33,11 @@ class Plugin(Attack):
 SHORT = {"seconds": 0.5, "memory_mib": 256}
 
 
+def slowly(*values):
+    """Return a case that starts one process more and tells little more than its neighbours."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 @pytest.fixture
 def sandbox():
     with Sandbox(torch.device("cpu"), trust=True) as made:
@@ -72,14 +77,14 @@ def test_misbehaviour_of_trials_is_recorded_trial_by_trial(plugin, bench, sandbo
     ("body", "status", "reason"),
     [
         ("os._exit(3)", "failed", "its process died: exit code 3"),
-        ("os.kill(os.getpid(), 11)", "failed", "its process died: signal SIGSEGV"),
+        slowly("os.kill(os.getpid(), 11)", "failed", "its process died: signal SIGSEGV"),
         (
             "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM]); time.sleep(60)",
             "timed_out",
             "passed its limit of 0.5 s and was killed",
         ),
         ("torch.ones(2**28)", "failed", "passed its memory limit of 256 MiB a trial"),
-        ("bytearray(2**30)", "failed", "passed its memory limit of 256 MiB a trial"),
+        slowly("bytearray(2**30)", "failed", "passed its memory limit of 256 MiB a trial"),
         ("seen.update['head.bias'].add_(1); return grey(seen)", "failed", "in place"),
     ],
 )
@@ -224,7 +229,9 @@ def test_submission_that_cannot_be_imported_in_the_child_is_refused(plugin, benc
     assert len(sandbox._children) == 1
 
 
-@pytest.mark.parametrize("junk", ["b'junk\\n'", "b'[1]\\n'", "b'{}\\n'", "b'no end'"])
+@pytest.mark.parametrize(
+    "junk", ["b'junk\\n'", "b'no end'", *(slowly(each) for each in ("b'[1]\\n'", "b'{}\\n'"))]
+)
 def test_answer_that_makes_no_sense_is_a_failure(plugin, bench, sandbox, monkeypatch, junk):
     monkeypatch.setattr(module, "_GRACE_SECONDS", 1.0)
     body = f"""
@@ -265,6 +272,7 @@ def test_a_cell_stops_after_three_deaths_in_a_row_and_the_next_begins(plugin, be
         ]
 
 
+@pytest.mark.slow
 def test_real_time_signal_has_a_number_for_a_name(plugin, bench, sandbox):
     made = bench(plugin("bad", "os.kill(os.getpid(), 37)"))
     (record,) = made.run("bad", worker=sandbox, trials=1)

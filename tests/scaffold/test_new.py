@@ -32,7 +32,13 @@ def new(tmp_path, monkeypatch, gradleak):
     return write
 
 
-@pytest.mark.parametrize("kind", KINDS)
+def cases():
+    """Return the kinds; those of text take as long as all others, and differ in little."""
+    marks = {kind: pytest.mark.slow if "text" in kind else () for kind in KINDS}
+    return [pytest.param(kind, marks=marked) for kind, marked in marks.items()]
+
+
+@pytest.mark.parametrize("kind", cases())
 def test_every_promise_is_kept_at_once(new, gradleak, kind):
     folder = new(kind.split()[0], *KINDS[kind])
     ended = gradleak("check", folder)

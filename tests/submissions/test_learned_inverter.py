@@ -57,7 +57,9 @@ def test_protocol_that_grants_none_is_told(quick, gradleak):
     assert "quick_digits_b grants no trained_inverter; wanted the key inverter" in ended.err
 
 
-@pytest.mark.parametrize("defense", ["gaussian_noise,scale=0.1", "sign_update"])
+@pytest.mark.parametrize(
+    "defense", ["gaussian_noise,scale=0.1", pytest.param("sign_update", marks=pytest.mark.slow)]
+)
 def test_inverter_tells_more_than_the_mean_of_the_public_split(trained, defense):
     bench, said = trained(defense)
     assert "dB on held-out public images" in said or "already there" in said

@@ -217,6 +217,7 @@ def test_run_of_a_protocol_reads_an_image_exactly(tiny, mirror, gradleak, number
     assert all(status == "completed" and m["psnr"] > 60 for status, _, m in told.values())
 
 
+@pytest.mark.slow
 def test_isolated_attacks_give_the_same_bits(tiny, mirror, gradleak, numbers, tmp_path):
     path = tiny(victim={"huggingface": NAME, "weights": "pretrained"}, trials=1)
     made = []
