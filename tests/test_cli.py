@@ -437,10 +437,11 @@ def test_full_disk_ends_in_one_line_and_leaves_whole_files(run, results, monkeyp
     run()
     path = results / "tiny/prior_only.jsonl"
 
-    def full(descriptor):
+    def fill(file, data):
+        file.write(data[:30])
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(storage.os, "fsync", full)
+    monkeypatch.setattr(storage, "_write", fill)
     ended = run(attacks=OURS)
     assert ended.code == 2
     assert ended.err == f"gradleak: error: {path}: cannot be written: No space left on device\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from benchmark.data.hub import PATIENCE, downloads_forbidden
 from benchmark.data.own import Halves, OwnSet, about, digest
 from benchmark.data.own_images import class_names, labels_of
 from benchmark.data.own_text import Texts, by_user, text_set
-from benchmark.errors import DataUnavailable, ProtocolError
+from benchmark.errors import DataUnavailable, ProtocolError, first_line
 
 
 @dataclass(frozen=True)
@@ -100,19 +101,28 @@ class HubSet(OwnSet):
 
     def _table(self) -> Any:  # noqa: ANN401  (a Dataset, untyped)
         import datasets
-        import huggingface_hub as hub
 
-        chosen = {"revision": self.revision, "split": "all"}
+        folder = self._folder()
         try:
-            cached = datasets.DownloadConfig(local_files_only=True)
-            return datasets.load_dataset(self.repository, download_config=cached, **chosen)
-        except Exception as error:  # whatever is not in the cache
-            if downloads_forbidden():
-                raise self._missing("not in its cache") from error
+            return datasets.load_dataset(str(folder), split="all")
+        except Exception as error:  # whatever is wrong with somebody's files
+            said = f"{self.repository}@{self.revision}: {first_line(error)}"
+            raise ProtocolError(said) from error
+
+    def _folder(self) -> Path:
+        """Return the cache's copy of the repository at the commit, downloaded if there is none."""
+        import huggingface_hub as hub
+        from huggingface_hub.errors import LocalEntryNotFoundError
+
+        what = {"repo_id": self.repository, "repo_type": "dataset", "revision": self.revision}
+        with contextlib.suppress(LocalEntryNotFoundError):
+            return Path(hub.snapshot_download(**what, local_files_only=True))
+        if downloads_forbidden():
+            raise self._missing("not in its cache")
         try:
             # One knock first: without a network the download itself retries for a minute.
             hub.get_session().head(hub.constants.ENDPOINT, timeout=PATIENCE)
-            return datasets.load_dataset(self.repository, **chosen)
+            return Path(hub.snapshot_download(**what, etag_timeout=PATIENCE))
         except Exception as error:  # whatever the network, the proxy or the hub answers
             raise self._missing(type(error).__name__) from error
 

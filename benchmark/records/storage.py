@@ -16,7 +16,8 @@ def append_text(path: Path, text: str) -> None:
     """Add lines to a file: all of them, or after an error none.
 
     A tail without its line's end, left by a kill, is cut off first: its trial is missing, and runs
-    again. The caller holds the file's lock.
+    again. The caller holds the file's lock. The disk is not waited for, milliseconds a cell: a
+    power failure takes the lines of the last seconds, and their trials run again.
     """
     with reported(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -24,14 +25,17 @@ def append_text(path: Path, text: str) -> None:
             kept = _whole(file)
             file.truncate(kept)
             try:
-                left = memoryview(text.encode())
-                while left:
-                    left = left[file.write(left) :]
-                os.fsync(file.fileno())
+                _write(file, text.encode())
             except OSError:
                 with contextlib.suppress(OSError):
                     file.truncate(kept)
                 raise
+
+
+def _write(file: Any, data: bytes) -> None:  # noqa: ANN401  (an unbuffered binary file)
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) :]
 
 
 def _whole(file: Any) -> int:  # noqa: ANN401  (an unbuffered binary file)

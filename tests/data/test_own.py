@@ -154,13 +154,11 @@ def test_text_that_cannot_serve_is_refused_in_one_line(tmp_path, name, content, 
 
 
 def test_hub_without_a_network_is_unavailable_in_one_line(monkeypatch):
-    import datasets
     import huggingface_hub
 
     def offline(*_args, **_options):
         raise ConnectionError("no route\nto host")
 
-    monkeypatch.setattr(datasets, "load_dataset", offline)
     monkeypatch.setattr(huggingface_hub, "get_session", offline)
     with pytest.raises(DataUnavailable) as missing:
         load_images(hub_set("image", "who/what", COMMIT, None, Halves()), "test", 8)
@@ -168,7 +166,18 @@ def test_hub_without_a_network_is_unavailable_in_one_line(monkeypatch):
     assert f"hf download who/what --repo-type dataset --revision {COMMIT}" in str(missing.value)
 
 
-def test_hub_set_is_read_by_its_columns(monkeypatch, photos):
+@pytest.fixture
+def downloaded(monkeypatch, tmp_path):
+    """Return a folder that the hub's library takes for its copy of who/what at the commit."""
+    import huggingface_hub
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    folder = tmp_path / "hub/datasets--who--what/snapshots" / COMMIT
+    folder.mkdir(parents=True)
+    return folder
+
+
+def test_hub_set_is_read_by_its_columns(downloaded, photos):
     import datasets
 
     names = [str(path) for path in sorted(photos.rglob("*.png"))]
@@ -179,7 +188,7 @@ def test_hub_set_is_read_by_its_columns(monkeypatch, photos):
         said=datasets.Value("string"),
     )
     table = datasets.Dataset.from_dict(rows, features=features)
-    monkeypatch.setattr(datasets, "load_dataset", lambda *_args, **_options: table)
+    table.to_parquet(downloaded / "train.parquet")
     halves = both(hub_set("image", "who/what", COMMIT, ("picture", "kind"), Halves()))
     assert [len(half.labels) for half in halves] == [4, 4]
     assert halves[0].class_names == ("a", "b")
@@ -188,3 +197,10 @@ def test_hub_set_is_read_by_its_columns(monkeypatch, photos):
     assert len(text.users) == 4
     with pytest.raises(ProtocolError, match="no column 'image'; known: picture, kind, said"):
         load_images(hub_set("image", "who/what", COMMIT, None, Halves()), "test", 8)
+
+
+def test_hub_set_without_data_is_refused_in_one_line(downloaded):
+    (downloaded / "README.md").write_text("empty")
+    with pytest.raises(ProtocolError, match=f"who/what@{COMMIT}: ") as refused:
+        load_images(hub_set("image", "who/what", COMMIT, None, Halves()), "test", 8)
+    assert "\n" not in str(refused.value)

@@ -278,13 +278,15 @@ def test_failed_replace_leaves_the_old_file_and_no_other(path, monkeypatch):
     ]
 
 
+def fill(file, data):
+    """Write some of it, as to a disk that is full then."""
+    file.write(data[:30])
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
 def test_failed_append_leaves_the_file_whole(path, monkeypatch):
     append(path, [record(0)])
-
-    def full(descriptor):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(storage.os, "fsync", full)
+    monkeypatch.setattr(storage, "_write", fill)
     with pytest.raises(RecordError, match="cannot be written: No space left on device"):
         append(path, [record(1), record(2)])
     assert path.read_text() == encode([record(0)])
