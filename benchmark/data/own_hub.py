@@ -114,7 +114,11 @@ class HubSet(OwnSet):
         import huggingface_hub as hub
         from huggingface_hub.errors import LocalEntryNotFoundError
 
-        what = {"repo_id": self.repository, "repo_type": "dataset", "revision": self.revision}
+        what: dict[str, Any] = {
+            "repo_id": self.repository,
+            "repo_type": "dataset",
+            "revision": self.revision,
+        }
         with contextlib.suppress(LocalEntryNotFoundError):
             return Path(hub.snapshot_download(**what, local_files_only=True))
         if downloads_forbidden():
