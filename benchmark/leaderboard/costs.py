@@ -117,7 +117,9 @@ class Costs:
             return "No worst case is recorded beside these prices."
         holding = [n for n in self.prices if n != NONE and self._outcome(n) == "holds"]
         tried = sum(self._outcome(n) is not None for n in self.prices if n != NONE)
-        said = f"Of {tried} defenses that attacks met here, {len(holding)} hold"
+        met_here = "the one defense" if tried == 1 else f"{tried} defenses"
+        verb = "holds" if len(holding) < 2 else "hold"
+        said = f"Of {met_here} that attacks met here, {len(holding) or 'none'} {verb}"
         costs = {name: loss for name in holding if (loss := self.loss(name)) is not None}
         if not costs:
             return f"{said}."
