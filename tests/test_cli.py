@@ -591,7 +591,7 @@ def test_progress_is_plain_lines_in_a_pipe(run):
     out = run(attacks=OURS).out
     assert "\x1b" not in out
     assert "\r" not in out
-    assert "[1/3 cells] tiny x none x seed 0" in out.splitlines()
+    assert "[1/3 cells, < 0:01 left] tiny x none x seed 0" in out.splitlines()
 
 
 def test_progress_is_bars_on_a_terminal(run, monkeypatch):

@@ -9,7 +9,7 @@ from PIL import Image
 from benchmark.identity import ROOT
 from benchmark.outputs import board_of, results_of
 from benchmark.records import read_folder
-from benchmark.running.local import LocalRunner
+from benchmark.running.runner import Runner
 
 FEW = ["--defense", "none", "--attack", "position_closed_form", "--attack", "prior_only"]
 
@@ -138,7 +138,7 @@ def test_interrupted_run_says_what_is_kept_and_how_to_go_on(home, gradleak, monk
         raise KeyboardInterrupt
 
     gradleak("new", "protocol", "mine")
-    monkeypatch.setattr(LocalRunner, "run", interrupted)
+    monkeypatch.setattr(Runner, "run", interrupted)
     ended = gradleak("run", "mine.yaml", *FEW)
     assert ended.code == 130
     assert ended.err == (

@@ -57,13 +57,27 @@ def run(
         typer.Option("--smoke", help="Only try one small trial of each cell; write nothing."),
     ] = False,
     jobs: Annotated[
-        int, typer.Option(help="Processes, among which cores are divided.", min=1, metavar="N")
+        int,
+        typer.Option(
+            help="Processes of a machine, among which cores are divided; 0: as many as fit.",
+            min=0,
+            metavar="N",
+        ),
     ] = 1,
     shard: Annotated[
         str | None,
         typer.Option(help="Only part I of N, for as many machines.", metavar="I/N"),
     ] = None,
-    job: Annotated[str | None, typer.Option(hidden=True)] = None,
+    engine: Annotated[
+        str, typer.Option(help="local, or ray: a cluster's machines.", metavar="NAME")
+    ] = "local",
+    address: Annotated[
+        str | None,
+        typer.Option(help="With ray: of the cluster; else one of this machine.", metavar="ADDR"),
+    ] = None,
+    per_gpu: Annotated[
+        int, typer.Option(help="Processes that share a GPU.", min=1, metavar="K")
+    ] = 1,
 ) -> None:
     """Run every attack against every defense of a suite or protocol; finish what is missing.
 
@@ -89,7 +103,9 @@ def run(
         protocols=protocols,
         shard=None if shard is None else Shard.read(shard),
         jobs=jobs,
-        job=None if job is None else Shard.read(job),
+        engine=engine,
+        address=address,
+        per_gpu=per_gpu,
         trust=trust_plugins,
     )
     if plan and smoke:

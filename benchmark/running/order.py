@@ -43,35 +43,16 @@ class Order:
     shard: Shard | None = None
     """The part of the run that this machine does."""
     jobs: int = 1
-    """Processes that share it."""
-    job: Shard | None = None
-    """The part that this process, one of several, does first."""
+    """Processes of a machine that share it; 0 are as many as it has room for."""
+    engine: str = "local"
+    address: str | None = None
+    """Of a cluster."""
+    per_gpu: int = 1
+    """Processes that share a GPU."""
     until: float | None = None
     """`time.monotonic` after which no group is begun; those that cost least come first then."""
     trust: bool = False
     """Whether other people's code may run without a wall."""
-
-    def words(self) -> list[str]:
-        """Return the command line that a process which shares this order is given."""
-        named = {
-            "--attack": self.attacks,
-            "--defense": self.defenses,
-            "--trials": () if self.trials is None else (self.trials,),
-            "--seeds": () if self.seeds is None else (",".join(map(str, self.seeds)),),
-            "--device": (self.device,),
-            "--results": (self.results,),
-            "--data": () if self.mirror is None else (self.mirror,),
-            "--plugins": self.plugins,
-            "--key": () if self.key is None else (self.key,),
-            "--protocols": () if self.protocols is None else (self.protocols,),
-            "--shard": () if self.shard is None else (self.shard,),
-        }
-        said = [word for name, each in named.items() for one in each for word in (name, str(one))]
-        return ["run", self.suite, *said, *self._flags()]
-
-    def _flags(self) -> list[str]:
-        flags = {"--isolate": self.isolate, "--trust-plugins": self.trust}
-        return [name for name, wanted in flags.items() if wanted]
 
 
 def device_named(name: str) -> torch.device:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from types import TracebackType
 
 from rich.console import Console
@@ -18,17 +20,31 @@ class Progress:
         cells: cells due.
         trials: trials due, over all cells.
         console: where to; bars if it is a terminal.
+        width: cells that are made at a time.
+        seconds: what cells are expected to take, by their names; else each takes the same.
     """
 
-    def __init__(self, cells: int, trials: int, console: Console) -> None:
-        self._console, self._cells = console, cells
-        self._done, self._group = 0, ""
+    def __init__(
+        self,
+        cells: int,
+        trials: int,
+        console: Console,
+        width: int = 1,
+        seconds: Mapping[str, float] | None = None,
+    ) -> None:
+        self._console, self._cells, self._width = console, cells, width
+        self._seconds = seconds or {}
+        self._expected = sum(self._seconds.values()) or float(cells)
+        self._begun, self._past = time.monotonic(), 0.0
+        self._started, self._done, self._failed = 0, 0, 0
+        self._groups: set[str] = set()
         self._bars: Bars | None = None
         if console.is_terminal:
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-            self._bars = Bars(*columns, TimeElapsedColumn(), console=console, transient=True)
-            self._all = self._bars.add_task("cells", total=cells)
-            self._each = self._bars.add_task("trials", total=trials)
+            said = TextColumn("{task.fields[said]}")
+            self._bars = Bars(*columns, TimeElapsedColumn(), said, console=console, transient=True)
+            self._all = self._bars.add_task("cells", total=cells, said="")
+            self._each = self._bars.add_task("trials", total=trials, said="")
 
     def __enter__(self) -> Progress:
         if self._bars:
@@ -49,24 +65,38 @@ class Progress:
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def start(self, cell: Cell, trials: int) -> None:
-        """A cell begins."""
+        """A cell begins, or waits to."""
+        self._started += 1
         if self._bars:
             self._bars.update(self._each, description=f"{cell.attack.label}", refresh=True)
             name = f"{cell.protocol.name} x {cell.defense.label} x seed {cell.seed}"
             self._bars.update(self._all, description=name)
 
-    def advance(self, cell: Cell, trials: int) -> None:
-        """Trials of a cell are on disk."""
+    def advance(self, cell: Cell, trials: int, failed: int = 0) -> None:
+        """Trials of a cell are on disk, some of which failed."""
+        self._failed += failed
         if self._bars:
             self._bars.advance(self._each, trials)
 
     def done(self, cell: Cell, trials: int) -> None:
         """A cell is complete; in a pipe, a line for each (protocol, defense, seed)."""
         self._done += 1
+        self._past += self._seconds.get(str(cell), 0.0) if self._seconds else 1.0
         if self._bars:
-            self._bars.advance(self._all)
+            self._bars.update(self._all, advance=1, said=self._state())
             return
         group = f"{cell.protocol.name} x {cell.defense.label} x seed {cell.seed}"
-        if group != self._group:
-            self._group = group
-            self.say(f"[{self._done}/{self._cells} cells] {group}")
+        if group not in self._groups:
+            self._groups.add(group)
+            self.say(f"[{self._done}/{self._cells} cells, {self._state()}] {group}")
+
+    def _state(self) -> str:
+        """Return how many cells run, how many trials failed, and hours and minutes left."""
+        running = min(max(self._started - self._done, 0), self._width)
+        told = [f"{running} running"] if running else []
+        told += [f"{self._failed} trials failed"] if self._failed else []
+        if self._past:
+            taken = (time.monotonic() - self._begun) / self._past
+            minutes = round(taken * max(self._expected - self._past, 0.0) / 60)
+            told.append(f"{minutes // 60}:{minutes % 60:02} left" if minutes else "< 0:01 left")
+        return ", ".join(told)

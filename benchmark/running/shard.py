@@ -1,4 +1,4 @@
-"""A run in parts: which of its groups each of several machines, or processes, works on.
+"""A run in parts: which of its groups each of several machines works on.
 
 The split is the same wherever it is made from the same records: groups in the order of their
 seconds, each to the part that has least to do. It is kept beside the records, so that a part that
@@ -51,21 +51,8 @@ class Shard:
             results: whose records tell what groups take, and where the split is kept.
             cores: that a search uses.
         """
-        return self._parted(groups, results, cores)[0]
-
-    def first(self, groups: Sequence[Group], results: Path, cores: int) -> list[Group]:
-        """Return this part's groups and then the others, each in the order of a run."""
-        mine, others = self._parted(groups, results, cores)
-        return [*mine, *others]
-
-    def _parted(
-        self, groups: Sequence[Group], results: Path, cores: int
-    ) -> tuple[list[Group], list[Group]]:
-        mine: list[Group] = []
-        others: list[Group] = []
-        for group, place in zip(groups, split(groups, self.parts, results, cores), strict=True):
-            (mine if place == self.number - 1 else others).append(group)
-        return mine, others
+        places = split(groups, self.parts, results, cores)
+        return [g for g, place in zip(groups, places, strict=True) if place == self.number - 1]
 
 
 def split(groups: Sequence[Group], parts: int, results: Path, cores: int) -> list[int]:

@@ -17,14 +17,13 @@ from benchmark.cell import Cell
 from benchmark.registry import Registry
 from benchmark.running.checks import check
 from benchmark.running.cost import costs, seconds_of, table
-from benchmark.running.jobs import run_jobs
-from benchmark.running.local import LocalRunner, Tally
+from benchmark.running.engines import check_engine, engine_of
 from benchmark.running.order import Order, device_named, groups_of, load
 from benchmark.running.plan import Group, Survey, survey
 from benchmark.running.progress import Progress
 from benchmark.running.provenance import check_key, provenance, read_key
+from benchmark.running.runner import Runner, Tally
 from benchmark.running.scores import scores
-from benchmark.running.shard import split
 from benchmark.running.smoke import Smoked, failed, smoke
 from benchmark.running.smoke import table as outcomes
 from benchmark.tracks import load_setting
@@ -48,6 +47,7 @@ def carry_out(order: Order, *, only_plan: bool, verbose: bool = False) -> int:
     Raises:
         BenchmarkError: anything in the order that does not fit; nothing is written then.
     """
+    check_engine(order)
     device, key = device_named(order.device), read_key(order.key)
     due = groups_of(order)
     if order.shard is not None:
@@ -77,22 +77,13 @@ def carry_out(order: Order, *, only_plan: bool, verbose: bool = False) -> int:
     if not left:
         say(console, f"nothing is due; next: {_next(order)}")
         return 0
-    if order.jobs > 1:
-        return _shared(order, due, console)
     with ExitStack() as stack:
         worker_of, due, disabled = load(order, due, device, stack)
-        progress = stack.enter_context(Progress(len(left), trials, console))
-        runner = LocalRunner(
-            order.results,
-            worker_of=worker_of,
-            provenance=provenance(device, key),
-            device=device,
-            mirror=order.mirror,
-            progress=progress,
-            key=key,
-        )
+        engine = engine_of(order, [cell for cell, _ in left], device, key, worker_of, stack)
+        progress = stack.enter_context(Progress(len(left), trials, console, engine.width))
+        runner = Runner(order.results, engine, progress)
         try:
-            tally = runner.run(_own_first(order, due), order.until)
+            tally = runner.run(_in_order(order, due), order.until)
         except KeyboardInterrupt:
             print(
                 f"gradleak: interrupted: {runner.tally.records} records are kept in "
@@ -100,37 +91,19 @@ def carry_out(order: Order, *, only_plan: bool, verbose: bool = False) -> int:
                 file=sys.stderr,
             )
             return INTERRUPTED
-    if order.job is not None:
-        return _report(tally, order, console) or (2 if disabled else 0)
     made = survey(due, order.results).current if tally.records else []
     for line in scores(list(dict.fromkeys(g.protocol for g in due)), made, console.width):
         say(console, line)
     return _report(tally, order, console) or (2 if disabled else 0)
 
 
-def _own_first(order: Order, due: list[Group]) -> list[Group]:
-    """Return the groups in the order of a run.
-
-    Where time is short, from the cheapest; of one process of several, its own part before the rest.
-    """
-    if order.until is not None:
-        taken = seconds_of(due, order.results, torch.get_num_threads())
-        ranked = sorted(zip(taken, map(str, due), due, strict=True), key=lambda each: each[:2])
-        return [group for _, _, group in ranked]
-    return due if order.job is None else order.job.first(due, order.results, 1)
-
-
-def _shared(order: Order, due: list[Group], console: Console) -> int:
-    """Run an order in several processes, and tell the scores of all."""
-    split(due, order.jobs, order.results, 1)  # before any process records what moves it
-    before = len(survey(due, order.results).current)
-    code = run_jobs(order.words(), order.jobs, max(1, torch.get_num_threads() // order.jobs))
-    made = survey(due, order.results).current
-    for line in scores(list(dict.fromkeys(g.protocol for g in due)), made, console.width):
-        say(console, line)
-    say(console, f"{len(made) - before} records written to {order.results}")
-    say(console, f"next: {_next(order)}")
-    return code
+def _in_order(order: Order, due: list[Group]) -> list[Group]:
+    """Return the groups in the order of a run: where time is short, from the cheapest."""
+    if order.until is None:
+        return due
+    taken = seconds_of(due, order.results, torch.get_num_threads())
+    ranked = sorted(zip(taken, map(str, due), due, strict=True), key=lambda each: each[:2])
+    return [group for _, _, group in ranked]
 
 
 def say(console: Console, line: str) -> None:
@@ -206,6 +179,8 @@ def _report(tally: Tally, order: Order, console: Console) -> int:
         say(console, f"unavailable: {protocol}: {reason}")
     for name, reasons in tally.failures.items():
         say(console, f"failed: {name}: {len(reasons)} trials: {reasons[0]}")
+    for cell, reason in tally.lost.items():
+        say(console, f"lost: {cell}: {reason}")
     say(console, f"{tally.records} records written to {order.results}")
     if tally.records:
         say(console, f"next: {_next(order)}")
@@ -213,4 +188,4 @@ def _report(tally: Tally, order: Order, console: Console) -> int:
     for name, reason in never.items():
         line = f"gradleak: error: {name} failed on every trial it was given: {reason}"
         print(line, file=sys.stderr)
-    return 2 if never else 0
+    return 2 if never or tally.lost else 0

@@ -10,10 +10,12 @@ from rich.console import Console
 
 from benchmark import records
 from benchmark.registry import Registry
+from benchmark.running.engine import Inline
 from benchmark.running.inprocess import InProcess
-from benchmark.running.local import LocalRunner
+from benchmark.running.making import Maker
 from benchmark.running.plan import groups
 from benchmark.running.progress import Progress
+from benchmark.running.runner import Runner
 
 
 @pytest.fixture
@@ -35,14 +37,13 @@ def run(bench, results, provenance):
             None,
         )
         before = {path: path.read_bytes() for path in results.rglob("*.jsonl")}
-        LocalRunner(
-            results,
+        maker = Maker(
             worker_of=lambda submission: InProcess(),
             provenance=provenance,
             device=torch.device("cpu"),
             mirror=None,
-            progress=Progress(0, 0, Console(file=io.StringIO())),
-        ).run(chosen)
+        )
+        Runner(results, Inline(maker), Progress(0, 0, Console(file=io.StringIO()))).run(chosen)
         now = {path: path.read_bytes() for path in results.rglob("*.jsonl")}
         return {path.stem for path, content in now.items() if content != before.get(path)}
 

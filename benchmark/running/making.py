@@ -1,0 +1,147 @@
+"""Makes the records of cells in one process, and keeps what the next cell shares.
+
+Every engine comes to this, in whichever process: data, victim and undefended updates stay for the
+cells of one protocol and seed.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import torch
+
+from benchmark.cell import Cell, run_cell
+from benchmark.errors import BenchmarkError, DataUnavailable
+from benchmark.federation import DefendedRound, Round
+from benchmark.protocol import Protocol
+from benchmark.records import Provenance, Record
+from benchmark.registry import Submission
+from benchmark.running.order import workers
+from benchmark.running.provenance import made_by, provenance
+from benchmark.seeds import PUBLIC, Key
+from benchmark.tracks import Setting, load_setting
+from benchmark.worker import Worker
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What every process of a run is told."""
+
+    device: str
+    mirror: Path | None
+    key: Key
+    isolate: bool
+    trust: bool
+
+
+@dataclass(frozen=True)
+class Made:
+    """The records of a stack, or the verdict on a cell."""
+
+    records: list[Record]
+    about: Mapping[str, str | int] = field(default_factory=dict)
+    """What is to be said of the protocol's data beside it."""
+
+
+@dataclass(frozen=True)
+class Broken:
+    """Why a process could not go on: bad input in one line, or where our own code failed."""
+
+    said: str
+    bad_input: bool
+
+
+class Maker:
+    """Makes cells, one after the other.
+
+    Args:
+        worker_of: which worker runs a submission.
+        provenance: goes into every record.
+        device: where victims live.
+        mirror: the local mirror of data sets and weights, if any.
+        key: what clients draw in secret hangs on it.
+    """
+
+    def __init__(
+        self,
+        *,
+        worker_of: Callable[[Submission], Worker],
+        provenance: Provenance,
+        device: torch.device,
+        mirror: Path | None,
+        key: Key = PUBLIC,
+    ) -> None:
+        self._worker_of, self._provenance = worker_of, provenance
+        self._device, self._mirror, self._key = device, mirror, key
+        self._forget()
+
+    @staticmethod
+    def on(terms: Terms, stack: ExitStack) -> Maker:
+        """Return what makes cells in a process of its own; leaving the stack ends its children."""
+        device = torch.device(terms.device)
+        return Maker(
+            worker_of=workers(device, stack, isolate=terms.isolate, trust=terms.trust),
+            provenance=provenance(device, terms.key),
+            device=device,
+            mirror=terms.mirror,
+            key=terms.key,
+        )
+
+    def make(self, cell: Cell, trials: Sequence[int]) -> Iterator[Made]:
+        """Run the trials of a cell, and yield each stack's records.
+
+        Raises:
+            ProtocolError: the data are too few for the trials, or the victim does not fit them.
+        """
+        try:
+            setting, defended = self._setting(cell.protocol), self._defended(cell)
+        except DataUnavailable as reason:
+            verdict = cell.record(self._provenance, status="unavailable", reason=str(reason))
+            yield Made([verdict])
+            return
+        worker = self._worker_of(cell.attack)
+        place = made_by(self._provenance, worker, cell.defense)
+        for made in run_cell(cell, setting, defended, worker, trials, place):
+            if any(record.kind == "mutated" for record in made):
+                self._forget()  # shared tensors: trusted no more
+            yield Made(made, setting.about_data())
+
+    def told(self, cell: Cell, trials: Sequence[int]) -> Iterator[Made | Broken]:
+        """Do as `make`, for another process: what ends it is told, not raised."""
+        try:
+            yield from self.make(cell, trials)
+        except BenchmarkError as error:
+            yield Broken(str(error), bad_input=True)
+        except Exception:
+            yield Broken(traceback.format_exc(), bad_input=False)
+
+    def _forget(self) -> None:
+        self._held: Setting | None = None
+        self._round: tuple[int, Round] | None = None
+        self._behind: tuple[str, DefendedRound] | None = None
+
+    def _setting(self, protocol: Protocol) -> Setting:
+        if self._held is None or self._held.protocol != protocol:
+            self._forget()
+            self._held = load_setting(protocol, self._mirror, self._device)
+        return self._held
+
+    def _defended(self, cell: Cell) -> DefendedRound:
+        """Return the round behind a cell's defense, whose updates its attacks share."""
+        if self._round is None or self._round[0] != cell.seed:
+            self._round = self._behind = None  # free the old victim before the next is made
+            self._round = cell.seed, self._setting(cell.protocol).round(cell.seed)
+        label = cell.defense.label
+        if self._behind is None or self._behind[0] != label:
+            made = DefendedRound(self._round[1], cell.defense.build(), label, self._key)
+            self._behind = label, made
+        return self._behind[1]
+
+
+def afresh(cell: Cell) -> Cell:
+    """Return a cell that came from another process as the source here has it."""
+    return Cell(cell.protocol, replace(cell.defense), replace(cell.attack), cell.seed)

@@ -1,0 +1,50 @@
+"""What a cell's process needs of a machine, and how many of them a machine has room for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+
+from benchmark.cell import Cell
+from benchmark.records import known
+from benchmark.running.limits import machine_bytes
+from benchmark.running.plan import file_of_cell
+
+_BESIDE = 2 * 2**30
+"""Bytes beside an attack's own: libraries, data, victim, and the updates that are kept."""
+_MEMORY, _GROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")
+
+
+def memory_of(cell: Cell, results: Path) -> int:
+    """Return the bytes that the process of a cell may take: as recorded, else as granted."""
+    found = known(file_of_cell(cell, results)).records
+    peaks = [record.peak_bytes for record in found if record.peak_bytes is not None]
+    return _BESIDE + (max(peaks) if peaks else cell.protocol.budget.budget().memory_bytes)
+
+
+def free_bytes() -> int:
+    """Return the memory that is free on this machine, or that this process's group may have."""
+    free = machine_bytes()
+    with suppress(OSError, ValueError):
+        said = dict(line.split(":") for line in _MEMORY.read_text().splitlines())
+        free = int(said["MemAvailable"].split()[0]) * 1024
+    with suppress(OSError, ValueError):  # "max" is no number
+        free = min(free, int(_GROUP.read_text()))
+    return free
+
+
+def room(cells: Iterable[Cell], results: Path, *, gpus: int, per_gpu: int) -> int:
+    """Return how many processes this machine has room for, one at least.
+
+    Args:
+        cells: that are to be made.
+        results: whose records tell what they need.
+        gpus: of this machine, if cells are made on them.
+        per_gpu: processes that share one.
+    """
+    most = max((memory_of(cell, results) for cell in cells), default=_BESIDE)
+    fit = max(1, free_bytes() // most)
+    return min(fit, gpus * per_gpu if gpus else torch.get_num_threads())

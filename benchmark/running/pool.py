@@ -1,0 +1,181 @@
+"""One machine, all of it: cells in several processes that are kept, cores divided among them.
+
+    python -m benchmark.running.pool DESCRIPTOR    # one of the processes
+
+A process answers over a pipe, and ends with its parent, however that ends: its standard input is
+at its end then. One that dies is replaced, and what its cell lacks is made again.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from multiprocessing.connection import Connection, Pipe, wait
+from threading import Thread
+from typing import Any
+
+from benchmark.cell import Cell
+from benchmark.running.engine import Ended, Task
+from benchmark.running.making import Made, Maker, Terms
+from benchmark.running.needs import free_bytes
+
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_AHEAD = 32  # cells, about those of one (protocol, defense): a process stays with what it holds
+
+
+class Pool:
+    """Makes cells in processes on this machine; as a context, it ends them.
+
+    Args:
+        terms: what each is told.
+        places: what stands in the environment of each beside its number of threads; one a process.
+        threads: of each.
+        memory_of: bytes that a cell's process may take; who does not fit waits.
+    """
+
+    ahead = _AHEAD
+
+    def __init__(
+        self,
+        terms: Terms,
+        places: Sequence[Mapping[str, str]],
+        threads: int,
+        memory_of: Callable[[Cell], int],
+    ) -> None:
+        self.width = len(places)
+        self._memory_of, self._free = memory_of, free_bytes()
+        shared = dict.fromkeys(THREADS, str(threads))
+        self._processes = [_Process(terms, {**shared, **place}) for place in places]
+        self._waiting: list[Task] = []
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            process.end()
+
+    def start(self, cell: Cell, trials: Sequence[int]) -> None:
+        """Take on the trials of a cell."""
+        self._waiting.append(Task(cell, trials))
+
+    def take(self) -> tuple[Cell, Made | Ended]:
+        """Wait for the next stack of any process."""
+        while True:
+            self._give()
+            busy = {process.pipe: process for process in self._processes if process.task}
+            process = busy[wait(list(busy))[0]]  # type: ignore[index]
+            task = process.task
+            assert task
+            try:
+                said = process.pipe.recv()
+            except (EOFError, OSError):
+                process.begin()
+                if (ended := task.died("its process died")) is None:
+                    self._waiting.insert(0, task)
+                    continue
+                return task.cell, ended
+            if said is None:
+                process.task = None
+                return task.cell, Ended()
+            return task.cell, task.came(said)
+
+    def _give(self) -> None:
+        """Hand waiting cells to idle processes, to each one of what it holds already, if any."""
+        for process in self._processes:
+            if process.task is None:
+                cells = [each.task.cell for each in self._processes if each.task]
+                free = self._free - sum(map(self._memory_of, cells))
+                fit = [t for t in self._waiting if not cells or self._memory_of(t.cell) <= free]
+                if fit:
+                    taken = [_shared(cell) for cell in cells]
+                    task = min(fit, key=lambda each: _strange(each.cell, process.held, taken))
+                    self._waiting.remove(task)
+                    process.give(task)
+
+
+def _shared(cell: Cell) -> tuple[str, int, str]:
+    """Return what a cell shares with those of the same round, widest first."""
+    return cell.protocol.name, cell.seed, cell.defense.label
+
+
+def _strange(cell: Cell, held: tuple[str, int, str] | None, taken: Sequence[object]) -> int:
+    """Return how little a process that holds a round has of a cell's; one is no one else's."""
+    mine = _shared(cell)
+    if mine == held:
+        return 0
+    alike = 0 if held is None else 2 * (mine[0] == held[0]) + (mine[:2] == held[:2])
+    return 10 - alike + 5 * (mine in taken)
+
+
+class _Process:
+    """One process of a pool.
+
+    Attributes:
+        task: what it is at.
+        held: the round it has made.
+    """
+
+    def __init__(self, terms: Terms, environment: Mapping[str, str]) -> None:
+        self._terms, self._environment = terms, {**os.environ, **environment}
+        self._process: subprocess.Popen[bytes] | None = None
+        self.begin()
+
+    def begin(self) -> None:
+        """Start it, or another in its place."""
+        self.end()
+        self.task: Task | None = None
+        self.held: tuple[str, int, str] | None = None
+        self.pipe, theirs = Pipe()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmark.running.pool", str(theirs.fileno())],
+            stdin=subprocess.PIPE,
+            pass_fds=[theirs.fileno()],
+            env=self._environment,
+        )
+        theirs.close()
+        self.pipe.send(self._terms)
+
+    def give(self, task: Task) -> None:
+        """Have it make what is left of a cell."""
+        self.task, self.held = task, _shared(task.cell)
+        try:
+            self.pipe.send((task.cell, task.left))
+        except OSError:
+            pass  # it died: its pipe is at its end, which `take` meets
+
+    def end(self) -> None:
+        """Kill it."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            assert self._process.stdin
+            self._process.stdin.close()
+            self.pipe.close()
+
+
+def main() -> None:
+    """Make cells until there are no more to make."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the parent decides
+    Thread(target=_end_with_parent, daemon=True).start()
+    pipe: Connection[Any, Any] = Connection(int(sys.argv[1]))
+    with ExitStack() as stack:
+        maker = Maker.on(pipe.recv(), stack)
+        while True:
+            cell, trials = pipe.recv()
+            for said in maker.told(cell, trials):
+                pipe.send(said)
+            pipe.send(None)
+
+
+def _end_with_parent() -> None:
+    sys.stdin.buffer.read()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

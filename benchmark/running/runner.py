@@ -1,0 +1,194 @@
+"""Runs what is due, on any engine: gives it cells, and alone writes the records that come back.
+
+Every stack's records are on disk as soon as they have come, so a kill costs what was being made. A
+lock on each (protocol, defense) keeps two runners on one results folder apart: what the other holds
+is left for the end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from benchmark import records
+from benchmark.cell import Cell
+from benchmark.errors import RecordError
+from benchmark.records import Record
+from benchmark.running.engine import Ended, Engine
+from benchmark.running.making import Made
+from benchmark.running.plan import Group, due_cells, file_of_cell, replaced
+from benchmark.running.progress import Progress
+
+
+@dataclass
+class Tally:
+    """What a run did, and what went wrong."""
+
+    records: int = 0
+    failures: dict[str, list[str]] = field(default_factory=dict)
+    """Reasons of the trials that failed or timed out, by protocol x defense x attack."""
+    answered: set[str] = field(default_factory=set)
+    """Attacks, and defenses, of at least one trial that completed."""
+    blamed: dict[str, str] = field(default_factory=dict)
+    """First reason by the attack, or the defense, that failed."""
+    unavailable: dict[str, str] = field(default_factory=dict)
+    """Reason by protocol."""
+    lost: dict[str, str] = field(default_factory=dict)
+    """Why, by cell, of what was given up and is due still."""
+
+    def add(self, made: Iterable[Record]) -> None:
+        """Count the records of a stack."""
+        for record in made:
+            self.records += 1
+            name = f"{record.protocol} x {record.defense} x {record.attack}"
+            if record.status == "completed":
+                self.answered |= {record.attack, f"defense {record.defense}"}
+            elif record.status in ("failed", "timed_out"):
+                self.failures.setdefault(name, []).append(record.reason or record.status)
+                if record.kind == "model_refused":
+                    continue  # the defense did as it should, and the attack could do nothing
+                by_defense = record.kind == "defense"
+                culprit = f"defense {record.defense}" if by_defense else record.attack
+                self.blamed.setdefault(culprit, record.reason or record.status)
+            elif record.status == "unavailable":
+                self.unavailable[record.protocol] = record.reason or ""
+
+
+@dataclass
+class _Held:
+    """A group that this runner has: its lock, and the cells of it that are not complete."""
+
+    lock: FileLock
+    open: int = 0
+
+    def less(self) -> None:
+        """One of its cells is complete; after the last the group is anyone's."""
+        self.open -= 1
+        if self.open == 0:
+            self.lock.release()
+
+
+class Runner:
+    """Carries out groups of cells.
+
+    Args:
+        results: the results folder.
+        engine: where cells are made.
+        progress: is told of every cell and trial.
+    """
+
+    def __init__(self, results: Path, engine: Engine, progress: Progress) -> None:
+        self.results, self.engine, self.progress = results, engine, progress
+        self.tally = Tally()
+        self._held: list[_Held] = []
+        self._open: dict[str, tuple[_Held, int]] = {}
+
+    def run(self, groups: Sequence[Group], until: float | None = None) -> Tally:
+        """Run what is due in the groups.
+
+        Args:
+            groups: in any order.
+            until: `time.monotonic` after which none is begun.
+
+        Raises:
+            RecordError: the results cannot be written.
+        """
+        try:
+            self._run(_by_seed(groups), until)
+        finally:
+            for held in self._held:
+                held.lock.release(force=True)
+        return self.tally
+
+    def _run(self, groups: Sequence[Group], until: float | None) -> None:
+        later: list[Group] = []
+        for group in groups:
+            self._make_room()
+            if until is not None and time.monotonic() > until:
+                break
+            if not self._begin(group, wait=False):
+                later.append(group)
+        self._keep_down_to(0)
+        for group in later:
+            if until is not None and time.monotonic() > until:
+                break
+            self.progress.say(f"{group}: waiting for another runner on {self.results}")
+            self._begin(group, wait=True)
+            self._keep_down_to(0)  # who waits holds nothing that another waits for
+
+    def _begin(self, group: Group, *, wait: bool) -> bool:
+        """Give a group of one seed to the engine; False where another runner holds it."""
+        (seed,) = group.seeds
+        if not due_cells(group, self.results, seed):
+            return True
+        path = group.lock(self.results)
+        held = _Held(FileLock(path))
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            held.lock.acquire(timeout=-1 if wait else 0)
+        except Timeout:
+            return False
+        except OSError as error:
+            raise RecordError(f"{path}: cannot be written: {error.strerror}") from error
+        # what was due is read again: the other runner may have done it by now
+        due = due_cells(group, self.results, seed)
+        held.open = 1 + len(due)
+        self._held.append(held)
+        for cell, trials in due:
+            self._make_room()
+            self._open[str(cell)] = held, len(trials)
+            self.progress.start(cell, len(trials))
+            self.engine.start(cell, trials)
+        held.less()
+        return True
+
+    def _make_room(self) -> None:
+        self._keep_down_to(self.engine.width + self.engine.ahead - 1)
+
+    def _keep_down_to(self, most: int) -> None:
+        """Keep what the engine makes until it holds so many cells at most."""
+        while len(self._open) > most:
+            cell, said = self.engine.take()
+            if isinstance(said, Made):
+                self._keep(cell, said)
+            else:
+                self._end(cell, said)
+
+    def _keep(self, cell: Cell, made: Made) -> None:
+        frozen = cell.protocol.frozen()
+        records.write_protocol(self.results, cell.protocol.name, {**frozen, **made.about})
+        records.append(file_of_cell(cell, self.results), made.records)
+        self.tally.add(made.records)
+        ran = [record for record in made.records if record.trial is not None]
+        failed = sum(record.status in ("failed", "timed_out") for record in ran)
+        self.progress.advance(cell, len(ran), failed)
+
+    def _end(self, cell: Cell, ended: Ended) -> None:
+        """Count a cell as done, and drop its replaced records, unless lines are not ours."""
+        if ended.lost is not None:
+            self.tally.lost[str(cell)] = ended.lost
+        path = file_of_cell(cell, self.results)
+        if replaced(records.known(path).records, cell):
+            records.rewrite(path, lambda held: _without(held, replaced(held, cell)))
+        held, trials = self._open.pop(str(cell))
+        self.progress.done(cell, trials)
+        held.less()
+
+
+def _by_seed(groups: Sequence[Group]) -> list[Group]:
+    """Return groups of one seed each, those of one protocol and seed beside one another."""
+    made = []
+    for protocol in dict.fromkeys(group.protocol for group in groups):
+        mine = [group for group in groups if group.protocol == protocol]
+        for seed in dict.fromkeys(seed for group in mine for seed in group.seeds):
+            made += [replace(group, seeds=(seed,)) for group in mine if seed in group.seeds]
+    return made
+
+
+def _without(held: list[Record], gone: list[Record]) -> list[Record]:
+    dropped = {id(record) for record in gone}
+    return [record for record in held if id(record) not in dropped]

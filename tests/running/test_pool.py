@@ -1,0 +1,121 @@
+import os
+import signal
+import threading
+import time
+
+import pytest
+import torch
+
+from benchmark.records import append, file_of, read_folder
+from benchmark.running.engine import Ended
+from benchmark.running.making import Made, Terms
+from benchmark.running.needs import memory_of, room
+from benchmark.running.pool import Pool, _strange
+from benchmark.running.wall import trouble
+from benchmark.seeds import PUBLIC
+
+
+@pytest.fixture
+def pool():
+    """Make a pool of two processes of a thread each."""
+    terms = Terms("cpu", None, PUBLIC, isolate=False, trust=False)
+    made = []
+
+    def make(memory=1, free=2):
+        one = Pool(terms, [{}, {}], 1, lambda cell: memory)
+        one._free = free
+        made.append(one)
+        return one
+
+    yield make
+    for one in made:
+        one.__exit__()
+
+
+def all_of(pool, cells):
+    """Return the scores of cells by name, and how each ended."""
+    for cell in cells:
+        pool.start(cell, range(3))
+    scores, ended = {}, {}
+    while len(ended) < len(cells):
+        cell, said = pool.take()
+        if isinstance(said, Ended):
+            ended[str(cell)] = said
+        else:
+            scores.setdefault(str(cell), []).extend(r.metrics for r in said.records)
+    return scores, ended
+
+
+def test_killed_process_is_replaced_and_its_cell_is_made_again(bench, pool):
+    wanted = bench()
+    cells = [wanted.cell(name) for name in ("random", "span_closed_form", "oracle")]
+    two = pool()
+    first = next(iter(two._processes))
+    os.kill(first._process.pid, signal.SIGKILL)
+    scores, ended = all_of(two, cells)
+    assert set(ended.values()) == {Ended()}
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    for cell in cells:
+        assert scores[str(cell)] == [r.metrics for r in wanted.run(cell.attack.label)]
+    torch.set_num_threads(threads)
+
+
+def test_cell_whose_process_always_dies_is_given_up_and_the_others_are_made(bench, pool):
+    two, made = pool(), bench()
+    stop = threading.Event()
+
+    def kill():
+        while not stop.is_set():
+            for process in two._processes:
+                if process.task and process.task.cell.attack.label == "oracle":
+                    process._process.kill()
+            time.sleep(0.01)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    _, ended = all_of(two, [made.cell("random"), made.cell("oracle")])
+    stop.set()
+    killer.join()
+    (lost,) = [end for end in ended.values() if end.lost]
+    assert lost.lost == "its process died, 3 times in a row; it is due still"
+
+
+def test_cells_that_do_not_fit_the_memory_together_are_made_in_turn(bench, pool):
+    made = bench()
+    two = pool(memory=3, free=5)
+    two.start(made.cell("random"), range(3))
+    two.start(made.cell("oracle"), range(3))
+    two._give()
+    assert [process.task is None for process in two._processes] == [False, True]
+    assert {type(two.take()[1]) for _ in range(4)} == {Made, Ended}
+
+
+def test_process_stays_with_the_round_it_holds_and_takes_none_of_anothers(bench):
+    here, there = bench().cell("random"), bench().cell("random", "withhold_position")
+    held = ("tiny", 0, "none")
+    assert _strange(here, held, [held]) < _strange(there, held, [held])
+    assert _strange(there, None, [held]) < _strange(here, None, [held])
+
+
+def test_memory_is_the_recorded_peak_else_the_budget(bench, tmp_path, provenance, monkeypatch):
+    cell = bench().cell("random")
+    assert memory_of(cell, tmp_path) == (2048 + 256) * 2**20
+    made = cell.record(provenance, trial=0, status="completed", peak_bytes=7)
+    append(file_of(tmp_path, "tiny", "random"), [made])
+    assert memory_of(cell, tmp_path) == 2 * 2**30 + 7
+    monkeypatch.setattr("benchmark.running.needs.free_bytes", lambda: 5 * 2**30)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
+    assert room([cell], tmp_path, gpus=0, per_gpu=1) == 2
+    assert room([cell], tmp_path, gpus=1, per_gpu=1) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(trouble() is not None, reason="no wall here")
+def test_other_peoples_code_stays_behind_the_wall(tiny, plugin, gradleak, tmp_path):
+    folder = plugin("mine", "return grey(seen)")
+    words = ["run", tiny(), "--attack", "mine", "--attack", "random", "--defense", "none"]
+    ended = gradleak(*words, "--plugins", folder, "--results", tmp_path / "r", "--jobs", 2)
+    assert ended.code == 0
+    walls = {(r.attack, r.status, r.provenance.wall) for r in read_folder(tmp_path / "r").records}
+    assert walls == {("mine", "completed", "bubblewrap"), ("random", "completed", None)}
