@@ -119,7 +119,7 @@ class Costs:
         tried = sum(self._outcome(n) is not None for n in self.prices if n != NONE)
         met_here = "the one defense" if tried == 1 else f"{tried} defenses"
         verb = "holds" if len(holding) < 2 else "hold"
-        said = f"Of {met_here} that attacks met here, {len(holding) or 'none'} {verb}"
+        said = f"Of {met_here} that attacks met here, {len(holding) or 'nothing'} {verb}"
         costs = {name: loss for name in holding if (loss := self.loss(name)) is not None}
         if not costs:
             return f"{said}."

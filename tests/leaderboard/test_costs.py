@@ -68,7 +68,7 @@ def test_the_worst_case_is_that_of_all_protocols_of_the_victim(priced):
     for at, scores in (("inverter", READ), ("prior_only", HIDDEN)):
         folder.cell(at, *scores, defense="signs", protocol=trained, control=at == "prior_only")
     assert "| `signs` | 🟥 [60.0" in page(folder)
-    assert "Of the one defense that attacks met here, none holds." in page(folder)
+    assert "Of the one defense that attacks met here, nothing holds." in page(folder)
 
 
 def test_a_defense_s_row_on_the_board_links_to_what_it_costs(priced):
