@@ -18,7 +18,12 @@ from benchmark.prices import Price, Prices, prices_file
 from benchmark.protocol import UtilityProtocol, load_utility, utility_files
 
 _INCHES = (9.0, 4.4)
-_COLUMNS, _ROWS = 14, 22  # of numbers that find room beside one another
+_COLUMNS, _ROWS = 36, 22  # of numbers that find room beside one another
+_AROUND = sorted(
+    ((right, up) for right in range(-3, 4) for up in range(-3, 4)),
+    key=lambda step: (step[0] ** 2 + step[1] ** 2, -step[1], -step[0]),
+)
+"""Places round a dot, in numbers' widths and heights, nearest first."""
 _MEGABYTE = 2**20
 
 
@@ -138,19 +143,19 @@ class Costs:
             return svg(figure)
 
     def _draw(self, axes: Axes) -> None:
-        """Draw a dot a defense, numbered as beside it; those that coincide share their numbers."""
+        """Draw a dot a defense, numbered from left to right as beside it."""
         dots: list[tuple[float, float, str]] = []
         for name in self.prices:
             met, right = self._met(name), self.accuracy(name)
             if met is not None and right:
                 dots.append((_score(met, name), fmean(right), name))
+        dots.sort()
         for number, (x, y, name) in enumerate(dots, start=1):
             colour = COLOURS[self._outcome(name) or "open"]
             axes.plot(x, y, "o", color=colour, markersize=5, label=f"{number}  {name}")
-        for same in _near([(x, y) for x, y, _ in dots]):
-            x, y, _ = dots[same[0]]
-            text = ", ".join(str(place + 1) for place in same)
-            axes.annotate(text, (x, y), xytext=(4, 4), textcoords="offset points", fontsize=7)
+        for number, place in enumerate(_beside([(x, y) for x, y, _ in dots]), start=1):
+            axes.text(*place, str(number), ha="center", va="center", fontsize=7)
+        axes.margins(y=0.15)
         axes.legend(
             loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize=7, labelcolor=INK
         )
@@ -201,24 +206,22 @@ class Costs:
         return DASH if loss is None else f"{loss + 0.0:.1f}"
 
 
-def _near(dots: Sequence[tuple[float, float]]) -> list[list[int]]:
-    """Return the places of dots, together where their numbers would lie on one another."""
+def _beside(dots: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return where each dot's number stands: the nearest place to it where nothing does."""
     if not dots:
         return []
     across, along = (max(each) - min(each) or 1.0 for each in zip(*dots, strict=True))
-    found: list[list[int]] = []
-    for place, (x, y) in enumerate(dots):
-        close = [
-            group
-            for group in found
-            if any(
-                abs(x - dots[other][0]) < across / _COLUMNS
-                and abs(y - dots[other][1]) < along / _ROWS
-                for other in group
-            )
-        ]
-        found = [group for group in found if group not in close]
-        found.append(sorted([place, *(other for group in close for other in group)]))
+    wide, high = across / _COLUMNS, along / _ROWS
+    taken, found = list(dots), []
+    for x, y in dots:
+        places = [(x + right * wide, y + up * high) for right, up in _AROUND]
+        free = (
+            (a, b)
+            for a, b in places
+            if all(abs(a - c) >= 0.9 * wide or abs(b - d) >= 0.9 * high for c, d in taken)
+        )
+        found.append(next(free, places[0]))
+        taken.append(found[-1])
     return found
 
 
