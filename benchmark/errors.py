@@ -11,7 +11,7 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     if near := difflib.get_close_matches(name, names, n=3):
         return f"no {kind} {name!r}; did you mean {' or '.join(near)}?"
-    return f"no {kind} {name!r}; known: {', '.join(names)}"
+    return f"no {kind} {name!r}; known: {', '.join(names) or 'none'}"
 
 
 def first_line(error: BaseException) -> str:

@@ -11,7 +11,7 @@ import importlib
 import re
 import sys
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.metadata import entry_points
@@ -162,17 +162,23 @@ class Submission:
         if not dataclasses.is_dataclass(made):
             raise PluginError(f"{where}: {class_name} is not a dataclass")
         try:
+            self._check_arguments(made)
             instance = made(**dict(self.arguments))
-            self._check_arguments(get_type_hints(made, include_extras=True))
         except PluginError:
             raise
         except (Exception, SystemExit) as error:
             raise PluginError(f"{where}: {class_name}: {error}") from error
         return instance
 
-    def _check_arguments(self, fields: Mapping[str, Any]) -> None:
+    def _check_arguments(self, made: type) -> None:
         """Hold each argument against the type, and the range, that its field declares."""
+        fields = get_type_hints(made, include_extras=True)
+        known = [field.name for field in dataclasses.fields(made) if field.init]
         for name, value in self.arguments:
+            if name not in known:
+                where = f"{self.folder}: " if self.outside else ""
+                said = f"{self.manifest.kind} {self.label}: {unknown('argument', name, known)}"
+                raise PluginError(f"{where}{said}")
             try:
                 TypeAdapter(fields[name], config=_EXACTLY).validate_python(value)
             except ValidationError as error:

@@ -162,7 +162,7 @@ BAD_DEFENSES = {
         {"hook": "scale: float = 1.0\n    " + UPDATE + "return update.without('head.bias')"},
         "at scale=0 it sends another head.bias",
     ),
-    "names a strength that there is not": ({}, "unexpected keyword argument 'scale'"),
+    "names a strength that there is not": ({}, "no argument 'scale'"),
     "sends nothing": ({"hook": UPDATE + "return Update({})"}, "sends nothing at all"),
     "tells a draw": (
         {"hook": "def describe(self): return {'key': torch.ones(2)}"},
