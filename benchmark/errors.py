@@ -11,7 +11,8 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     if near := difflib.get_close_matches(name, names, n=3):
         return f"no {kind} {name!r}; did you mean {' or '.join(near)}?"
-    return f"no {kind} {name!r}; known: {', '.join(names) or 'none'}"
+    known = f"known: {', '.join(names)}" if names else "there is none"
+    return f"no {kind} {name!r}; {known}"
 
 
 def first_line(error: BaseException) -> str:

@@ -166,7 +166,7 @@ def test_missing_module_is_refused(plugin):
         ("nonesuch", "no attack 'nonesuch'; known: adaptive_matching, april_closed_form,"),
         ("none", "no attack 'none'"),
         ("oracle,fast", "attack 'oracle,fast': wanted oracle,key=value"),
-        ("oracle,speed=3", "attack oracle,speed=3: no argument 'speed'; known: none"),
+        ("oracle,speed=3", "attack oracle,speed=3: no argument 'speed'; there is none"),
     ],
 )
 def test_label_that_selects_nothing_is_refused(plugin, label, said):
