@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from benchmark.contract import Batch, Defense, ImageBatch, Update, Victim
+from benchmark.errors import RefusedError
 from benchmark.federation import Client, fedsgd
 from benchmark.protocol import Training
 from benchmark.seeds import PUBLIC, generator
@@ -65,7 +66,7 @@ def train(
     """Train a victim by the clients' updates behind a defense; its own weights stay as they are.
 
     The server adds the mean of the updates it receives, with momentum, to the model that it holds:
-    what is withheld is not trained.
+    what is withheld is not trained, and a model that every client refuses is trained no further.
 
     Args:
         victim: the model that the server makes.
@@ -97,8 +98,14 @@ def train(
         for number, order in enumerate(orders):
             batch = data.select(next(order)).batch()
             use = (seed, name, "utility", label, turn, number)
-            updates.append(_answer(client, keyed, model, batch, use))
-            sent += keyed.wire_bytes(updates[-1]) if number == 0 else 0
+            try:
+                update = _answer(client, keyed, model, batch, use)
+            except RefusedError:
+                continue
+            updates.append(update)
+            sent += keyed.wire_bytes(update) if number == 0 else 0
+        if not updates:
+            break
         _step(held, updates, speed, rate, training.momentum)
     return Trained(keyed.client_view(held), time.perf_counter() - began, sent)
 

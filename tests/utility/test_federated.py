@@ -3,6 +3,7 @@ import torch
 
 from benchmark.contract import Defense, Update
 from benchmark.data import load_images
+from benchmark.errors import RefusedError
 from benchmark.protocol import Training
 from benchmark.registry import Registry
 from benchmark.utility.federated import Images, shares, train
@@ -119,6 +120,19 @@ def test_update_of_another_kind_of_defense_reaches_the_server(trained, victim):
 
     found = weights(trained(Zero()).model)
     assert all(torch.equal(weight, found[name]) for name, weight in weights(victim).items())
+
+
+def test_model_that_clients_refuse_is_trained_no_further(trained, victim):
+    """As one that diverged: its rows are alike then, or not finite."""
+
+    class Refusing(Defense):
+        def compute_update(self, batch, model, gradient, draws):
+            raise RefusedError("model refused")
+
+    found = trained(Refusing())
+    assert found.sent == 0
+    assert all(torch.equal(w, weights(found.model)[n]) for n, w in weights(victim).items())
+    assert trained("parameter_inspection", rate=1e6).sent > 0
 
 
 def test_jigsaw_trains_the_shared_position_and_what_localises(victim, trained, data):

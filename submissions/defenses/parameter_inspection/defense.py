@@ -46,11 +46,13 @@ class ParameterInspection(Defense):
         return gradient(batch)
 
     def inspect(self, model: Victim) -> None:
-        """Raise RefusedError where a matrix is of low rank or repeats its rows."""
+        """Raise RefusedError where a matrix is not finite, of low rank, or repeats its rows."""
         for name, weight in model.weights().items():
             matrix = weight.detach().flatten(1) if weight.dim() > 1 else weight[:0]
             if min(matrix.shape[-2:] if matrix.dim() > 1 else (0,)) < _SMALL:
                 continue
+            if not matrix.isfinite().all():
+                raise RefusedError(f"model refused: {name} is not finite")
             if (found := self._rank(matrix)) < self.rank:
                 raise RefusedError(f"model refused: {name} has {found:.0%} of its full rank")
             if (found := self._repeated(matrix)) > self.repeated:
