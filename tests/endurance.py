@@ -158,11 +158,12 @@ class Trouble:
         words = ["leaderboard", "--results", str(self.folder / name), "--output", str(page)]
         child = os.fork()
         if child == 0:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            sys.argv = ["gradleak", *words]
-            with contextlib.suppress(SystemExit):
+            try:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+                sys.argv = ["gradleak", *words]
                 main()
-            os._exit(0)
+            finally:
+                os._exit(0)
         self.wait(child)
         text = page.read_text(encoding="utf-8").replace(name, "NAME")
         return re.sub(r"\[[0-9a-f]{4}\]|\b\d[\d.e-]* m?s\b", "", text)
