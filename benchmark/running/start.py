@@ -16,7 +16,7 @@ from benchmark.attestations import Attestations, Standing, name_few
 from benchmark.cell import Cell
 from benchmark.registry import Registry
 from benchmark.running.checks import check
-from benchmark.running.cost import Prediction, seconds_of, table
+from benchmark.running.cost import Prediction, table
 from benchmark.running.engines import check_engine, engine_of
 from benchmark.running.learned import Learned
 from benchmark.running.order import Order, device_named, groups_of, load
@@ -94,7 +94,7 @@ def carry_out(order: Order, *, only_plan: bool, verbose: bool = False) -> int:
         )
         runner = Runner(order.results, engine, progress)
         try:
-            tally = runner.run(_in_order(order, due), order.until)
+            tally = runner.run(order.arrange(due) if order.arrange else due, order.until)
         except KeyboardInterrupt:
             print(
                 f"gradleak: interrupted: {runner.tally.records} records are kept in "
@@ -116,15 +116,6 @@ def _learn(learned: Learned, cost: Prediction, tally: Tally) -> None:
     for cell, ran in tally.made:
         planned[cell.protocol.name] += cost.of(cell, ran)
     learned.add(planned, tally.attacks, tally.seconds)
-
-
-def _in_order(order: Order, due: list[Group]) -> list[Group]:
-    """Return the groups in the order of a run: where time is short, from the cheapest."""
-    if order.until is None:
-        return due
-    taken = seconds_of(due, order.results, torch.get_num_threads())
-    ranked = sorted(zip(taken, map(str, due), due, strict=True), key=lambda each: each[:2])
-    return [group for _, _, group in ranked]
 
 
 def say(console: Console, line: str) -> None:
