@@ -5,17 +5,21 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+
+import torch
 
 from benchmark.attestations import Attestations, Standing
 from benchmark.leaderboard import write_board
 from benchmark.nightly.changes import Snapshot, report
+from benchmark.nightly.value import by_value
 from benchmark.protocol import load_protocol, load_suite, protocol_files
 from benchmark.records import replace
 from benchmark.registry import Registry
 from benchmark.reproduction import Request as Published
 from benchmark.reproduction import reproduce
-from benchmark.running.order import Order
+from benchmark.running.order import Order, device_named
 from benchmark.running.start import carry_out
 from benchmark.verify import DIFFERS, verify
 from benchmark.verify import Request as Verification
@@ -50,8 +54,24 @@ def nightly(request: Request) -> int:
     names = [one.name for part in load_suite(request.suite) for one in part.protocols]
     before = _snapshot(request, names)
     results, mirror, device = request.results, request.mirror, request.device
+    running = 3600 * request.hours * (1 - _VERIFYING)
+    arrange = partial(
+        by_value,
+        results=results,
+        ranks=before.ranks,
+        seconds=running,
+        device=device_named(device).type,
+        cores=torch.get_num_threads(),
+    )
     until = end - 3600 * request.hours * _VERIFYING
-    order = Order(request.suite, results=results, mirror=mirror, device=device, until=until)
+    order = Order(
+        request.suite,
+        results=results,
+        mirror=mirror,
+        device=device,
+        until=until,
+        arrange=arrange,
+    )
     code = carry_out(order, only_plan=False)
     left = max(end - time.monotonic(), 3600 * request.hours * _VERIFYING)
     checked = verify(

@@ -18,7 +18,8 @@ from benchmark.registry import Registry, exactly
 from benchmark.reproduction.due import Cells, Trainings, cells, trainings
 from benchmark.reproduction.page import page
 from benchmark.reproduction.terminal import told
-from benchmark.running.cost import costs, table
+from benchmark.running.cost import Prediction, table
+from benchmark.running.learned import Learned
 from benchmark.running.order import Order, device_named
 from benchmark.running.plan import distinct, survey
 from benchmark.running.start import carry_out
@@ -94,8 +95,15 @@ def _plan(
     print(f"{len(runs)} groups of cells, {len(found.due)} cells due with {trials} trials")
     if found.due:
         cores = torch.get_num_threads()
-        cost = costs(found.due, found.records, request.results, device=device.type, cores=cores)
-        print(table(cost), end="\n\n")
+        cost = Prediction(
+            found.due,
+            found.records,
+            request.results,
+            device=device.type,
+            cores=cores,
+            ratios=Learned.here(request.results, device, cores).ratios(),
+        )
+        print(table(cost.costs), end="\n\n")
     for one in learned:
         for line in measure(_training(request, one)):
             print(line)

@@ -1,6 +1,7 @@
 """What a run would cost: from recorded seconds, else from a count of operations.
 
-An attack's own seconds alone; what clients, defenses and scores take is not recorded.
+Those are of attacks alone. What clients, defenses and scores take besides is not recorded by trial:
+it is learned from how long earlier runs took (`learned.py`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ import dataclasses
 import json
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,38 +30,45 @@ Source = Literal["recorded", "estimated", "unknown"]
 _RATE = {"cpu": 6e10, "cuda": 2e13}
 """Operations a second of a core, or of a GPU: what the recorded searches reach on a core of an
 EPYC, and what is stated for an A100 in float32."""
+START = 0.2
+"""Seconds of a cell before its attack runs: by far the most of a quick one's."""
 _PASSES = 8  # forward passes that cost as much as one gradient of a distance of gradients
 
 
 @dataclasses.dataclass
 class Cost:
-    """What some cells would take: seconds of the trials that have an estimate; trials by source."""
+    """What some cells would take: attacks' seconds, where they have an estimate; trials by source.
+
+    Attributes:
+        cells: how many cells they are.
+        ratio: how many times longer than their attacks the like of them took.
+    """
 
     seconds: float = 0.0
     trials: Counter[Source] = dataclasses.field(default_factory=Counter)
+    cells: int = 0
+    ratio: float = 1.0
 
     def add(self, trials: int, seconds: float | None, source: Source) -> None:
         """Count trials of so many seconds each, None where unknown."""
         self.seconds += trials * (seconds or 0.0)
         self.trials[source] += trials
 
+    @property
+    def whole(self) -> float:
+        """The seconds of a run of one process."""
+        return (self.seconds + START * self.cells) * self.ratio
+
     def __str__(self) -> str:
         if self.trials.total() == self.trials["unknown"]:
             return "unknown"
-        minutes = round(self.seconds / 60)
-        time = f"{minutes // 60}:{minutes % 60:02}" if self.seconds >= 60 else "< 0:01"
+        minutes = round(self.whole / 60)
+        time = f"{minutes // 60}:{minutes % 60:02}" if self.whole >= 60 else "< 0:01"
         return f"{time} and more" if self.trials["unknown"] else time
 
 
-def costs(
-    due: Iterable[tuple[Cell, list[int]]],
-    known: Iterable[Record],
-    results: Path,
-    *,
-    device: str,
-    cores: int,
-) -> dict[str, Cost]:
-    """Return what the due cells of each protocol would take.
+class Prediction:
+    """What due cells would take.
 
     Args:
         due: cells with their trials.
@@ -67,18 +76,43 @@ def costs(
         results: where the other protocols' records lie; read where the due ones have none.
         device: `cpu` or `cuda`.
         cores: that a search uses, where on the CPU.
+        ratios: how many times longer than their attacks runs took, by protocol; of others, by "".
     """
-    past = _Past(known, results)
-    rate = _RATE[device] * (cores if device == "cpu" else 1)
 
-    each: dict[tuple[str, str], tuple[float | None, Source]] = {}
-    found: dict[str, Cost] = defaultdict(Cost)
-    for cell, trials in due:
-        key = (cell.protocol.name, cell.attack.label)
-        if key not in each:
-            each[key] = _trial(cell.protocol, cell.attack, past, rate)
-        found[cell.protocol.name].add(len(trials), *each[key])
-    return dict(found)
+    def __init__(
+        self,
+        due: Sequence[tuple[Cell, list[int]]],
+        known: Iterable[Record],
+        results: Path,
+        *,
+        device: str,
+        cores: int,
+        ratios: Mapping[str, float] | None = None,
+    ) -> None:
+        past = _Past(known, results)
+        rate = _RATE[device] * (cores if device == "cpu" else 1)
+        ratios = ratios or {}
+        self._trial: dict[tuple[str, str], tuple[float | None, Source]] = {}
+        self.costs: dict[str, Cost] = {}
+        """By protocol."""
+        self.seconds: dict[str, float] = {}
+        """By the name of a cell."""
+        for cell, trials in due:
+            name = cell.protocol.name
+            key = (name, cell.attack.label)
+            if key not in self._trial:
+                self._trial[key] = _trial(cell.protocol, cell.attack, past, rate)
+            if name not in self.costs:
+                self.costs[name] = Cost(ratio=ratios.get(name, ratios.get("", 1.0)))
+            self.costs[name].add(len(trials), *self._trial[key])
+            self.costs[name].cells += 1
+            self.seconds[str(cell)] = self.of(cell, len(trials))
+
+    def of(self, cell: Cell, trials: int) -> float:
+        """Return the seconds of so many trials of a cell, those that are unknown none."""
+        name = cell.protocol.name
+        each = self._trial[name, cell.attack.label][0] or 0.0
+        return (START + trials * each) * self.costs[name].ratio
 
 
 def seconds_of(groups: Sequence[Group], results: Path, cores: int) -> list[float]:
@@ -105,11 +139,11 @@ def table(found: dict[str, Cost]) -> str:
     """Return a line a protocol, and a total where there are several."""
     whole = Cost()
     for one in found.values():
-        whole.seconds += one.seconds
+        whole.seconds += one.whole
         whole.trials += one.trials
     lines = {**found, "total": whole} if len(found) > 1 else found
     rows = [(name, cost.trials.total(), str(cost), _sources(cost)) for name, cost in lines.items()]
-    return tabulate(rows, ["protocol", "trials due", "attacks' hours:minutes", "trials by source"])
+    return tabulate(rows, ["protocol", "trials due", "hours:minutes", "trials by source"])
 
 
 def _sources(cost: Cost) -> str:
@@ -137,8 +171,12 @@ class _Past:
         for record in known:
             if record.seconds is not None or record.status == "not_applicable":  # that costs 0
                 self._seconds[record.protocol, record.attack].append(record.seconds or 0.0)
-        read = (_read(path) for path in sorted(results.glob("*/protocol.json")))
-        self._frozen = [frozen for frozen in read if frozen is not None]
+
+    @cached_property
+    def _frozen(self) -> list[dict[str, Any]]:
+        """The protocols that have records."""
+        read = (_read(path) for path in sorted(self._results.glob("*/protocol.json")))
+        return [frozen for frozen in read if frozen is not None]
 
     def own(self, protocol: Protocol, attack: Submission) -> float | None:
         """Return the median of an attack in this very protocol."""

@@ -6,6 +6,7 @@ cells of one protocol and seed.
 
 from __future__ import annotations
 
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -45,6 +46,8 @@ class Made:
     records: list[Record]
     about: Mapping[str, str | int] = field(default_factory=dict)
     """What is to be said of the protocol's data beside it."""
+    seconds: float = 0.0
+    """All that it took in its process: what is loaded, clients, defense, attack and scores."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,7 @@ class Maker:
         Raises:
             ProtocolError: the data are too few for the trials, or the victim does not fit them.
         """
+        began = time.monotonic()
         try:
             setting, defended = self._setting(cell.protocol), self._defended(cell)
         except DataUnavailable as reason:
@@ -108,7 +112,8 @@ class Maker:
         for made in run_cell(cell, setting, defended, worker, trials, place):
             if any(record.kind == "mutated" for record in made):
                 self._forget()  # shared tensors: trusted no more
-            yield Made(made, setting.about_data())
+            yield Made(made, setting.about_data(), time.monotonic() - began)
+            began = time.monotonic()
 
     def told(self, cell: Cell, trials: Sequence[int]) -> Iterator[Made | Broken]:
         """Do as `make`, for another process: what ends it is told, not raised."""

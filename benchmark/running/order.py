@@ -50,7 +50,9 @@ class Order:
     per_gpu: int = 1
     """Processes that share a GPU."""
     until: float | None = None
-    """`time.monotonic` after which no group is begun; those that cost least come first then."""
+    """`time.monotonic` after which no group is begun."""
+    arrange: Callable[[list[Group]], list[Group]] | None = None
+    """Puts groups in the order of a run; else they are in the suite's."""
     trust: bool = False
     """Whether other people's code may run without a wall."""
 

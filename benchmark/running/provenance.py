@@ -32,7 +32,7 @@ def provenance(device: torch.device, key: Key = PUBLIC) -> Provenance:
         commit=None if commit is None else commit.strip(),
         dirty=None if changes is None else bool(changes),
         versions=versions,
-        hardware=_hardware(device),
+        hardware=hardware_of(device),
         threads=None if device.type == "cuda" else torch.get_num_threads(),
         key=key.digest,
     )
@@ -83,7 +83,8 @@ def check_key(records: Iterable[Record], key: Key, results: Path) -> None:
         )
 
 
-def _hardware(device: torch.device) -> str:
+def hardware_of(device: torch.device) -> str:
+    """Return the name of a GPU, or of the processor with the kernels that torch takes."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{_processor()}, {torch.backends.cpu.get_cpu_capability()}"

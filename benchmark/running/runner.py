@@ -8,6 +8,7 @@ is left for the end.
 from __future__ import annotations
 
 import time
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from benchmark import records
 from benchmark.cell import Cell
 from benchmark.errors import RecordError
 from benchmark.records import Record
+from benchmark.running.cost import START
 from benchmark.running.engine import Ended, Engine
 from benchmark.running.making import Made
 from benchmark.running.plan import Group, due_cells, file_of_cell, replaced
@@ -39,6 +41,12 @@ class Tally:
     """Reason by protocol."""
     lost: dict[str, str] = field(default_factory=dict)
     """Why, by cell, of what was given up and is due still."""
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """What complete cells took in whichever process, by protocol."""
+    attacks: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """What of that their attacks alone took, and the start of each cell."""
+    made: list[tuple[Cell, int]] = field(default_factory=list)
+    """The cells that are complete, with how many of their trials ran."""
 
     def add(self, made: Iterable[Record]) -> None:
         """Count the records of a stack."""
@@ -86,6 +94,9 @@ class Runner:
         self.tally = Tally()
         self._held: list[_Held] = []
         self._open: dict[str, tuple[_Held, int]] = {}
+        self._ran: Counter[str] = Counter()
+        self._took: dict[str, float] = defaultdict(float)
+        self._alone: dict[str, float] = defaultdict(float)
 
     def run(self, groups: Sequence[Group], until: float | None = None) -> Tally:
         """Run what is due in the groups.
@@ -165,6 +176,9 @@ class Runner:
         self.tally.add(made.records)
         ran = [record for record in made.records if record.trial is not None]
         failed = sum(record.status in ("failed", "timed_out") for record in ran)
+        self._ran[str(cell)] += len(ran)
+        self._took[str(cell)] += made.seconds
+        self._alone[str(cell)] += sum(record.seconds or 0.0 for record in made.records)
         self.progress.advance(cell, len(ran), failed)
 
     def _end(self, cell: Cell, ended: Ended) -> None:
@@ -174,6 +188,10 @@ class Runner:
         path = file_of_cell(cell, self.results)
         if replaced(records.known(path).records, cell):
             records.rewrite(path, lambda held: _without(held, replaced(held, cell)))
+        self.tally.made.append((cell, self._ran.pop(str(cell), 0)))
+        name = cell.protocol.name
+        self.tally.seconds[name] += self._took.pop(str(cell), 0.0)
+        self.tally.attacks[name] += START + self._alone.pop(str(cell), 0.0)
         held, trials = self._open.pop(str(cell))
         self.progress.done(cell, trials)
         held.less()

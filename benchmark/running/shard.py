@@ -15,10 +15,8 @@ from pathlib import Path
 
 from benchmark.errors import BenchmarkError
 from benchmark.records import replace
-from benchmark.running.cost import seconds_of
+from benchmark.running.cost import START, seconds_of
 from benchmark.running.plan import Group
-
-_START = 0.2  # seconds of a cell before its attack runs: by far the most of a quick one's
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ def split(groups: Sequence[Group], parts: int, results: Path, cores: int) -> lis
         return [int(place) for place in json.loads(path.read_bytes())]
     taken = seconds_of(groups, results, cores)
     cells = [len(g.attacks) * len(g.seeds) for g in groups]
-    each = [one + _START * count for one, count in zip(taken, cells, strict=True)]
+    each = [one + START * count for one, count in zip(taken, cells, strict=True)]
     loads, places = [0.0] * parts, [0] * len(groups)
     for at in sorted(range(len(groups)), key=lambda i: (-each[i], names[i])):
         least = loads.index(min(loads))

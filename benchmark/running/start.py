@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -16,8 +16,9 @@ from benchmark.attestations import Attestations, Standing, name_few
 from benchmark.cell import Cell
 from benchmark.registry import Registry
 from benchmark.running.checks import check
-from benchmark.running.cost import costs, seconds_of, table
+from benchmark.running.cost import Prediction, table
 from benchmark.running.engines import check_engine, engine_of
+from benchmark.running.learned import Learned
 from benchmark.running.order import Order, device_named, groups_of, load
 from benchmark.running.plan import Group, Survey, survey
 from benchmark.running.progress import Progress
@@ -67,10 +68,18 @@ def carry_out(order: Order, *, only_plan: bool, verbose: bool = False) -> int:
         say(console, line)
     if only_plan:
         _print_plan(left, verbose=verbose)
+    cores = max(1, torch.get_num_threads() // max(1, order.jobs))
+    learned = Learned.here(order.results, device, cores)
+    cost = Prediction(
+        left,
+        found.records,
+        order.results,
+        device=device.type,
+        cores=cores,
+        ratios=learned.ratios(),
+    )
     if left:
-        cores = torch.get_num_threads()
-        cost = costs(left, found.records, order.results, device=device.type, cores=cores)
-        print(table(cost), end="\n\n")
+        print(table(cost.costs), end="\n\n")
     if only_plan:
         return 0
     records.check_writable(order.results)
@@ -80,10 +89,12 @@ def carry_out(order: Order, *, only_plan: bool, verbose: bool = False) -> int:
     with ExitStack() as stack:
         worker_of, due, disabled = load(order, due, device, stack)
         engine = engine_of(order, [cell for cell, _ in left], device, key, worker_of, stack)
-        progress = stack.enter_context(Progress(len(left), trials, console, engine.width))
+        progress = stack.enter_context(
+            Progress(len(left), trials, console, engine.width, cost.seconds)
+        )
         runner = Runner(order.results, engine, progress)
         try:
-            tally = runner.run(_in_order(order, due), order.until)
+            tally = runner.run(order.arrange(due) if order.arrange else due, order.until)
         except KeyboardInterrupt:
             print(
                 f"gradleak: interrupted: {runner.tally.records} records are kept in "
@@ -91,19 +102,20 @@ def carry_out(order: Order, *, only_plan: bool, verbose: bool = False) -> int:
                 file=sys.stderr,
             )
             return INTERRUPTED
+        finally:
+            _learn(learned, cost, runner.tally)
     made = survey(due, order.results).current if tally.records else []
     for line in scores(list(dict.fromkeys(g.protocol for g in due)), made, console.width):
         say(console, line)
     return _report(tally, order, console) or (2 if disabled else 0)
 
 
-def _in_order(order: Order, due: list[Group]) -> list[Group]:
-    """Return the groups in the order of a run: where time is short, from the cheapest."""
-    if order.until is None:
-        return due
-    taken = seconds_of(due, order.results, torch.get_num_threads())
-    ranked = sorted(zip(taken, map(str, due), due, strict=True), key=lambda each: each[:2])
-    return [group for _, _, group in ranked]
+def _learn(learned: Learned, cost: Prediction, tally: Tally) -> None:
+    """Keep what complete cells took beside what was planned."""
+    planned: dict[str, float] = defaultdict(float)
+    for cell, ran in tally.made:
+        planned[cell.protocol.name] += cost.of(cell, ran)
+    learned.add(planned, tally.attacks, tally.seconds)
 
 
 def say(console: Console, line: str) -> None:

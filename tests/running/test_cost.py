@@ -3,7 +3,7 @@ import json
 import pytest
 
 from benchmark.records import append, file_of, write_protocol
-from benchmark.running.cost import Cost, costs, table
+from benchmark.running.cost import Cost, Prediction, table
 from benchmark.running.plan import groups, survey
 
 SEARCH = {"seconds": 5, "memory_mib": 256, "gradient_evaluations": 100}
@@ -44,8 +44,8 @@ def cost(results):
         (group,) = groups([cell.protocol], [cell.defense], [cell.attack], None, None)
         known = survey([group], results).records
         due = [(cell, list(group.trials))]
-        found = costs(due, known, results, device=device, cores=cores)
-        return found[cell.protocol.name]
+        found = Prediction(due, known, results, device=device, cores=cores)
+        return found.costs[cell.protocol.name]
 
     return estimate
 
