@@ -600,6 +600,8 @@ def test_progress_is_bars_on_a_terminal(run, monkeypatch):
     said = run(attacks=OURS).out
     assert "\x1b[" in said
     assert "3/3" in said
+    assert "elapsed" in said
+    assert "3 of 3 cells, 0:0" in said
     assert "cells]" not in said
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from datetime import timedelta
 from types import TracebackType
 
 from rich.console import Console
@@ -14,7 +15,7 @@ from benchmark.cell import Cell
 
 
 class Progress:
-    """Tells a person what a run is at.
+    """Tells a person what a run is at; bars leave a line behind.
 
     Args:
         cells: cells due.
@@ -41,8 +42,8 @@ class Progress:
         self._bars: Bars | None = None
         if console.is_terminal:
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-            said = TextColumn("{task.fields[said]}")
-            self._bars = Bars(*columns, TimeElapsedColumn(), said, console=console, transient=True)
+            times = (TimeElapsedColumn(), TextColumn("elapsed{task.fields[said]}"))
+            self._bars = Bars(*columns, *times, console=console, transient=True)
             self._all = self._bars.add_task("cells", total=cells, said="")
             self._each = self._bars.add_task("trials", total=trials, said="")
 
@@ -59,6 +60,8 @@ class Progress:
     ) -> None:
         if self._bars:
             self._bars.stop()
+            taken = timedelta(seconds=round(time.monotonic() - self._begun))
+            self.say(f"{self._done} of {self._cells} cells, {taken} elapsed")
 
     def say(self, line: str) -> None:
         """Print a line."""
@@ -83,7 +86,7 @@ class Progress:
         self._done += 1
         self._past += self._seconds.get(str(cell), 0.0) if self._seconds else 1.0
         if self._bars:
-            self._bars.update(self._all, advance=1, said=self._state())
+            self._bars.update(self._all, advance=1, said=f", {self._state()}")
             return
         group = f"{cell.protocol.name} x {cell.defense.label} x seed {cell.seed}"
         if group not in self._groups:
