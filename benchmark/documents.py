@@ -14,6 +14,7 @@ from benchmark.errors import ProtocolError
 
 _Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's, ten times as quick, where PyYAML was built with it."""
+_LARGEST, _DEEPEST, _MOST = 2**20, 50, 10_000  # bytes, levels, values of one file
 Keys = tuple[str | int, ...]
 _Settings = TypeVar("_Settings")
 
@@ -74,10 +75,11 @@ def read_document(path: Path) -> Document:
     """Read a YAML file, a mapping of keys.
 
     Raises:
-        ProtocolError: it cannot be read, is not YAML, no mapping, or has a key twice.
+        ProtocolError: it cannot be read, is not YAML, no mapping, has a key twice, or holds more
+            than any of ours would.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = _text(path)
         loader = _Loader(text)
         node = loader.get_single_node()
         lines = _lines(node, path)
@@ -96,11 +98,29 @@ def read_document(path: Path) -> Document:
     return Document(path, content, lines)
 
 
+def _text(path: Path) -> str:
+    """Return what a regular file of a bounded size and depth says; libyaml itself has no bound."""
+    if path.exists() and not path.is_file():
+        raise ProtocolError(f"{path}: wanted a regular file")
+    if (size := path.stat().st_size) > _LARGEST:
+        raise ProtocolError(f"{path}: {size} bytes; wanted {_LARGEST} at most")
+    text, depth = path.read_text(encoding="utf-8"), 0
+    for event in yaml.parse(text, Loader=_Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST and event.start_mark:
+            line = event.start_mark.line + 1
+            raise ProtocolError(f"{path}:{line}: nested deeper than {_DEEPEST} levels")
+    return text
+
+
 def _lines(node: yaml.Node | None, path: Path) -> dict[Keys, int]:
     """Return the line of every key of a document, by the keys that lead to it."""
     lines: dict[Keys, int] = {}
 
     def walk(node: yaml.Node, keys: Keys) -> None:
+        if len(lines) > _MOST:
+            raise ProtocolError(f"{path}: more than {_MOST} values, its aliases written out")
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
                 here = (*keys, key.value)

@@ -231,6 +231,13 @@ finally:
         ({"data": {"name": "digits", "size": 9}}, "must tile"),
         ({"trials": 798}, "tiny: 798 trials of 1 images wanted, digits has 797"),
         ({"victim": {"architecture": "cifar/resnet20", "width": 3}}, "takes no width"),
+        (
+            {"victim": {"architecture": "april_b", "patch": 4, "width": 10**9}},
+            "Storage size calculation",
+        ),
+        ({"victim": {"architecture": "april_b", "patch": 4, "width": 10**6}}, " GiB of weights; "),
+        ({"trials": 10**12}, "trials: Input should be less than or equal to 1000000"),
+        ({"data": {"name": "digits", "size": 100_000}}, "size: Input should be less than"),
     ],
     ids=str,
 )

@@ -1,4 +1,5 @@
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,15 @@ def test_wrong_setting_is_refused_with_file_and_line(tiny, line, said):
     assert said.format(path=path, line=f"{path}:{len(lines)}") in message
 
 
+BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n" for i in range(1, 40))
+
+
+def test_pipe_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe.yaml")
+    with pytest.raises(ProtocolError, match=r"pipe\.yaml: wanted a regular file"):
+        load_protocol(str(tmp_path / "pipe.yaml"))
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -156,7 +166,13 @@ def test_wrong_setting_is_refused_with_file_and_line(tiny, line, said):
         ("- name\n", ":1: wanted a mapping of keys, got list"),
         ("", ":1: wanted a mapping of keys, got NoneType"),
         ("a: 1\n---\nb: 2\n", ":2: malformed YAML: "),
+        ("a: 1\nb: " + "[" * 200_000, ":2: nested deeper than 50 levels"),
+        (BOMB, ": more than 10000 values, its aliases written out"),
+        ("a: 1\n" * 300_000, ": 1500000 bytes; wanted 1048576 at most"),
+        ("title: 2026-13-45\n", ": malformed YAML: month must be in 1..12"),
+        (f"version: {'9' * 6000}\n", ": malformed YAML: Exceeds the limit"),
     ],
+    ids=lambda text: text[:20],
 )
 def test_malformed_file_is_refused_with_its_line(tiny, text, said):
     path = tiny()

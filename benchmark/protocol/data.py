@@ -96,7 +96,7 @@ class ImageDataSettings(DataSettings):
 
     folder: str | None = None
     """One's own PNG and JPEG files, or a folder of them a class; from the protocol's own folder."""
-    size: int = Field(ge=4)
+    size: int = Field(ge=4, le=2**12)
     """Side in pixels that the victim sees."""
     per_class: int | None = Field(default=None, ge=1)
     """Most images of a class among all the trials of a seed; None is no limit."""

@@ -148,7 +148,7 @@ class Protocol(_Frozen):
     victim: ImageSettings | TextSettings
     federation: FederationSettings
     threat: ThreatSettings
-    trials: int = Field(ge=1)
+    trials: int = Field(ge=1, le=10**6)
     """Trials under each seed; with one, no control sees another trial's update."""
     seeds: tuple[int, ...] = Field(min_length=1)
     budget: BudgetSettings

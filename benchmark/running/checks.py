@@ -10,9 +10,10 @@ from pathlib import Path
 import torch
 
 from benchmark.data.own import OwnSet
-from benchmark.errors import DataUnavailable, ProtocolError
+from benchmark.errors import DataUnavailable, ProtocolError, first_line
 from benchmark.protocol import Protocol, TextProtocol, VisionProtocol
 from benchmark.running.cost import image_spec, text_spec
+from benchmark.running.limits import machine_bytes
 from benchmark.victims import ImageSpec, TextSpec
 from benchmark.victims.architectures import make_network
 
@@ -48,11 +49,18 @@ def _spec(protocol: Protocol) -> ImageSpec | TextSpec:
 def _build(spec: ImageSpec | TextSpec, mirror: Path | None) -> None:
     """Build a victim of shapes without values; no file of weights is read."""
     spec = spec.model_copy(update={"weights": "random"})
-    with torch.device("meta"):
-        if isinstance(spec, TextSpec):
-            spec.kind.network(spec, None)
-        else:
-            make_network(spec, mirror)
+    try:
+        with torch.device("meta"):
+            if isinstance(spec, TextSpec):
+                network = spec.kind.network(spec, None)
+            else:
+                network = make_network(spec, mirror)
+    except RuntimeError as error:  # sizes whose product is no number of bytes
+        raise ProtocolError(f"victim: {first_line(error)}") from error
+    takes, there = sum(each.nbytes for each in network.parameters()), machine_bytes()
+    if takes > there:
+        gib = f"{takes / 2**30:.0f} GiB of weights; this machine has {there / 2**30:.0f}"
+        raise ProtocolError(f"victim: {gib}")
 
 
 def _count(protocol: Protocol) -> None:
