@@ -30,7 +30,7 @@ from benchmark.data.mirror import (
 )
 from benchmark.data.own import OwnSet
 from benchmark.data.pictures import Pictures
-from benchmark.data.places import check_digest, mirror_folder
+from benchmark.data.places import check_digest, mirror_folder, reading
 from benchmark.errors import DataUnavailable, ProtocolError
 
 Reader = Callable[[Entry, str, Path | None], Pictures | Encoded]
@@ -111,7 +111,8 @@ def load_images(name: str | Entry, split: Split, size: int, mirror: Path | None 
 
 @lru_cache(maxsize=16)
 def _load(found: Entry, split: Split, size: int, mirror: Path | None) -> ImageSet:
-    pictures = _read(found, split, mirror)
+    with reading(found):
+        pictures = _read(found, split, mirror)
     names, labels = found.class_names, torch.from_numpy(pictures.labels)
     if isinstance(pictures, Encoded):
         images = LazyImages(partial(_decoded, pictures, size), (len(labels), 3, size, size))

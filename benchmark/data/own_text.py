@@ -86,7 +86,7 @@ def _lines(path: Path) -> Iterator[tuple[str, str]]:
                     yield str(user), text
                 case _:
                     raise ValueError("no user and text")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             said = f"{path}:{number}: {error}; wanted a JSON object with user and text"
             raise ProtocolError(said) from error
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
 from benchmark.data.catalogue import Entry
-from benchmark.errors import BenchmarkError, DataUnavailable
+from benchmark.errors import BenchmarkError, DataUnavailable, first_line
 
 VARIABLE = "GRADLEAK_DATA"
 """The environment variable that names the mirror's folder."""
@@ -35,10 +37,24 @@ def mirror_place(name: str, mirror: Path | None, *paths: str) -> Path:
         tried = [f"{VARIABLE} (not set)"]
     else:
         for path in paths:
-            if (mirror / path).exists():
+            if (mirror / path).is_file() or (mirror / path).is_dir():
                 return mirror / path
+            if (mirror / path).exists():
+                raise BenchmarkError(f"{mirror / path}: wanted a regular file")
         tried = [str(mirror / path) for path in paths]
     raise DataUnavailable(name, tried, f"{VARIABLE}=DIR, with DIR/{paths[0]}")
+
+
+@contextmanager
+def reading(found: Entry) -> Iterator[None]:
+    """Turn what a damaged copy makes a library raise, of whatever kind, into one line."""
+    try:
+        yield
+    except BenchmarkError:
+        raise
+    except Exception as error:
+        said = f"{type(error).__name__}: {first_line(error)}"
+        raise BenchmarkError(f"{found.name}: its copy cannot be read: {said}") from error
 
 
 def bundled_file(found: Entry, package: str, file: str) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmark.data.catalogue import Entry, Split, known
 from benchmark.data.own import OwnSet
-from benchmark.data.places import check_digest, mirror_folder
+from benchmark.data.places import check_digest, mirror_folder, reading
 from benchmark.data.text_readers import READERS
 from benchmark.errors import ProtocolError
 
@@ -51,10 +51,9 @@ def load_text(name: str | Entry, split: Split, mirror: Path | None = None) -> Te
 
 @lru_cache(maxsize=16)
 def _load(found: Entry, split: Split, mirror: Path | None) -> TextSet:
-    if isinstance(found, OwnSet):
-        users, origin = found.read(split)
-    else:
-        users, origin = READERS[found.name](found, split, mirror)
+    with reading(found):
+        read = found.read if isinstance(found, OwnSet) else None
+        users, origin = read(split) if read else READERS[found.name](found, split, mirror)
     content = "".join(f"{user}\0{text}\0" for user, text in users.items())
     digest = hashlib.sha256(content.encode()).hexdigest()
     # The help topics come with Python, and change with it.

@@ -1,6 +1,9 @@
 import dataclasses
 import gzip
+import io
+import os
 import struct
+import zipfile
 
 import numpy as np
 import pytest
@@ -76,8 +79,10 @@ def test_other_labels_alone_are_refused(mnist, monkeypatch):
         gzip.compress(b"")[:10] + b"\xff" * 20,
         gzip.compress(b"\0\0\x0dx"),
         gzip.compress(b"\0\0\x08\3" + b"\0\0\0\x09" * 3),
+        gzip.compress(b"\0\0\x08\xff" + b"\0\0\0\1" * 255 + b"x"),
+        gzip.compress(b"\0\0\x08\1" + b"\0\0\0\1" + bytes(2**24)),
     ],
-    ids=["no gzip", "no deflate", "no bytes", "truncated"],
+    ids=["no gzip", "no deflate", "no bytes", "truncated", "255 dimensions", "a bomb"],
 )
 def test_broken_idx_file_is_named(mnist, content):
     path = mnist / "mnist/t10k-images-idx3-ubyte.gz"
@@ -144,6 +149,45 @@ def test_orl_faces_as_published_are_the_same(tmp_path, monkeypatch):
     images._load.cache_clear()
     with pytest.raises(BenchmarkError, match=r"s40/10\.pgm: .*; wanted an image that decodes"):
         load_images("orl_faces", "test", 92, tmp_path)
+
+
+def test_pipe_in_a_mirror_is_refused(tmp_path):
+    (tmp_path / "cifar10").mkdir()
+    os.mkfifo(tmp_path / "cifar10/test_lossless.npz")
+    with pytest.raises(BenchmarkError, match=r"lossless\.npz: wanted a regular file"):
+        load_images("cifar10", "test", 32, tmp_path)
+
+
+def npz(header):
+    """Return an npz file whose images are a member of this header, and nothing behind it."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as packed:
+        size = struct.pack("<H", len(header))
+        packed.writestr("images.npy", b"\x93NUMPY\x01\x00" + size + header)
+        packed.writestr("labels.npy", b"bytes")
+    return file.getvalue()
+
+
+HEADER = b"{'descr': '|u1', 'fortran_order': False, 'shape': (%s), }"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        npz(HEADER % b""),
+        npz(HEADER % b"10**15, 28, 28"),
+        npz(HEADER % b"1000000000000, 28, 28"),
+        npz(b"(" * 5000),
+        npz(b"{'descr': 'O', 'fortran_order': False, 'shape': (3,), }"),
+    ],
+    ids=["0-d", "no literal", "huge", "deep", "objects"],
+)
+def test_hostile_npz_is_refused_in_one_line(tmp_path, content):
+    (tmp_path / "cifar10").mkdir()
+    (tmp_path / "cifar10/test_lossless.npz").write_bytes(content)
+    with pytest.raises(BenchmarkError, match="cifar10") as refused:
+        load_images("cifar10", "test", 32, tmp_path)
+    assert "\n" not in str(refused.value)
 
 
 def test_npz_without_labels_is_named(tmp_path):

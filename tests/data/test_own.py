@@ -140,6 +140,7 @@ def test_text_is_by_file_by_user_or_by_paragraph(tmp_path):
     [
         ("a.jsonl", b'{"user": "a"}', r"a.jsonl:1: no user and text; wanted a JSON object"),
         ("a.jsonl", b'{"user": "a", "text": "b"}\nnonsense', r"a.jsonl:2: Expecting value"),
+        ("a.jsonl", b"[" * 200_000, r"a.jsonl:1: "),
         ("a.txt", b"\xff", "not UTF-8"),
         ("a.txt", b"one paragraph", "1 different items"),
         ("none.txt", None, "No such file"),

@@ -175,8 +175,15 @@ def test_table_that_does_not_match_the_images_is_named(folder):
         identities(opened(folder))
 
 
-def test_label_that_is_no_identity_is_named(folder):
-    write(folder, [packed(picture(9), 0.5)])
+def test_table_of_more_than_the_index_has_is_named(folder):
+    write(folder, [packed(b"", 1e9, 2e9), *published()[1:]])
+    with pytest.raises(BenchmarkError, match="images of 1000000000 identities; its index has 19 k"):
+        identities(opened(folder))
+
+
+@pytest.mark.parametrize("label", [0.5, -1, 1e9])
+def test_label_that_is_no_identity_is_named(folder, label):
+    write(folder, [packed(picture(9), label)])
     with pytest.raises(BenchmarkError, match="a label is no identity"):
         identities(opened(folder))
 

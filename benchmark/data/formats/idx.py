@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from benchmark.errors import BenchmarkError
 
+_MOST = 4  # dimensions
+
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
     """Return the bytes of an idx file, gzipped or not, in the shape its header gives.
@@ -28,7 +30,7 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
             try:
                 shape = _shape(cast(BinaryIO, file))
                 wanted, start = math.prod(shape), file.tell()
-                content = file.read() if packed else b""
+                content = file.read(wanted + 1) if packed else b""
                 had = len(content) if packed else path.stat().st_size - start
                 if had != wanted:
                     raise ValueError(f"{had} bytes follow, the header wants {wanted}")
@@ -48,6 +50,8 @@ def _shape(file: BinaryIO) -> tuple[int, ...]:
     start = file.read(4)
     if start[:3] != b"\0\0\x08" or len(start) < 4:
         raise ValueError(f"header {start!r}")
+    if start[3] > _MOST:
+        raise ValueError(f"{start[3]} dimensions")
     dimensions = file.read(4 * start[3])
     if len(dimensions) < 4 * start[3] or not dimensions:
         raise ValueError("the header ends early")

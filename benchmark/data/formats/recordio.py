@@ -26,6 +26,7 @@ from benchmark.errors import BenchmarkError
 
 _MAGIC = 0xCED7230A
 _HEADER = 24  # bytes: uint32 further labels, float32 label, uint64 id, uint64 id
+_IDENTITIES = 2**24  # and more no file names; also where float32 stops to count
 _FLAG, _LABEL, _LABELS = 2, 3, 8  # words from the start of a record
 
 
@@ -150,10 +151,16 @@ def identities(records: RecordFile) -> tuple[NDArray[np.int64], NDArray[np.int64
     if not _begins_with_a_table(records):
         named = records.labels(everything, 1)[:, 0]
         labels = named.astype(np.int64)
-        if not len(labels) or (labels != named).any() or labels.min() < 0:
+        whole = len(labels) and (labels == named).all()
+        if not whole or labels.min() < 0 or labels.max() >= _IDENTITIES:
             raise BenchmarkError(f"{records.path}: a label is no identity; wanted whole numbers")
         return everything, labels, int(labels.max()) + 1
     first, end = records.labels(everything[:1], 2)[0].astype(np.int64)
+    if max(first, end - first) > len(records.keys):
+        raise BenchmarkError(
+            f"{records.path}: record 0 says {first - 1} images of {end - first} identities; its "
+            f"index has {len(records.keys)} keys"
+        )
     people = records.labels(records.rows(np.arange(first, end)), 2).astype(np.int64)
     counts = people[:, 1] - people[:, 0]
     if (counts < 0).any() or counts.sum() != first - 1:
