@@ -262,6 +262,8 @@ class Registry:
             raise PluginError(
                 f"{path}: the {manifest.kind} {manifest.name} is taken by {self._found[key][1]}"
             )
+        for variant in manifest.variants:
+            Submission(manifest, path.parent, tuple(variant.items()))  # refuses what no label is
         self._found[key] = (manifest, path.parent)
 
     def names(self, kind: Kind) -> list[str]:
@@ -329,6 +331,8 @@ def _own_manifest(path: Path) -> Manifest:
 
 
 def _manifest(path: Path) -> Manifest:
+    if not path.is_file():
+        raise PluginError(f"{path}: wanted a regular file")
     try:
         manifest = Manifest.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:

@@ -1,3 +1,4 @@
+import os
 import sys
 
 import pytest
@@ -109,6 +110,8 @@ def test_folder_without_submissions_is_refused(tmp_path):
         ({"entry": "attack.py"}, "submission.yaml: entry: "),
         ({"name": "My Attack"}, "submission.yaml: name: "),
         ({"variants": [{"level": [1]}]}, "submission.yaml: variants.0.level"),
+        ({"variants": [{"a\0b": 1}]}, "'mine,a\\x00b=1': wanted letters, digits and "),
+        ({"variants": [{"level": "a b"}]}, "'mine,level=a b': wanted letters, digits and "),
     ],
 )
 def test_wrong_manifest_is_refused_by_file_and_key(plugin, manifest, said):
@@ -119,6 +122,13 @@ def test_malformed_manifest_is_refused(plugin):
     folder = plugin("mine")
     (folder / "mine/submission.yaml").write_text("name: [")
     assert "mine/submission.yaml: malformed YAML" in fault(folder)
+
+
+def test_manifest_that_is_a_pipe_is_refused(plugin):
+    folder = plugin("mine")
+    (folder / "mine/submission.yaml").unlink()
+    os.mkfifo(folder / "mine/submission.yaml")
+    assert "mine/submission.yaml: wanted a regular file" in fault(folder)
 
 
 def test_broken_submission_disables_only_itself(plugin):
