@@ -43,7 +43,7 @@ PROTOCOL = {
     "data": {"name": "digits", "size": 8},
     "victim": {"architecture": "april_b", "width": 32, "depth": 1, "patch": 4},
     "trials": 3,
-    "seeds": [0, 1],
+    "seeds": [0],
     "budget": {"seconds": 30, "memory_mib": 256},
     "metrics": ["psnr", "mse"],
 }
@@ -82,6 +82,7 @@ class Trouble:
         assert self.wait(self.start("first")) == 0
         self.seconds = time.monotonic() - began
         self.whole, self.number = self.read("whole")[0], 0
+        self.page = self.board("whole")
         self.complete("first")
 
     @property
@@ -150,7 +151,7 @@ class Trouble:
         self.counts["runs completed"] += 1
         self.counts["records lost"] += sum(now.get(k) != said for k, said in self.whole.items())
         self.counts["records doubled"] += twice + len(now.keys() - self.whole.keys())
-        self.counts["boards that differ"] += self.board(name) != self.board("whole")
+        self.counts["boards that differ"] += self.board(name) != self.page
 
     def board(self, name: str) -> str:
         """Return the board of a folder, less seconds and what stands for the folder's name."""
