@@ -76,9 +76,9 @@ def test_bad_input_met_elsewhere_is_bad_input_here(bench):
 
 def test_node_with_another_source_than_the_drivers_is_refused_in_one_line(bench):
     cell = bench().cell("random")
-    vars(cell.attack)["fingerprint"] = "of another source"
+    theirs = cell.identity.model_copy(update={"attack_fingerprint": "of another source"})
     terms = Terms("cpu", None, PUBLIC, isolate=False, trust=False)
-    (said,) = _stacks(terms, cell, [0])
+    (said,) = _stacks(terms, cell, theirs, [0])
     assert isinstance(said, Broken)
     assert said.bad_input
     assert said.said.endswith("another source than the driver's; wanted one checkout")
