@@ -173,9 +173,12 @@ class Trouble:
         """Return the processes that drivers started, of those with a word in their command."""
         found = []
         for place in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                command = (place / "cmdline").read_bytes().decode(errors="replace")
-                told = (place / "environ").read_bytes().decode(errors="replace") + command
+            with contextlib.suppress(OSError, IndexError):
+                command = (place / "cmdline").read_text(errors="replace")
+                parent = (place / "stat").read_text(errors="replace").rpartition(")")[2].split()[1]
+                told = command + (place / "environ").read_text(errors="replace")
+                if command.startswith("ray::"):  # its title lies over its environment
+                    told += Path(f"/proc/{parent}/environ").read_text(errors="replace")
                 if str(self.folder) in told and any(word in command for word in words or ("",)):
                     found.append(int(place.name))
         return [pid for pid in found if pid != os.getpid()]
@@ -320,7 +323,7 @@ def endure(engine: str, seconds: float, kills: int | None, seed: int) -> Counter
     ]
     with tempfile.TemporaryDirectory(prefix="endurance-") as folder:
         place = Path(folder)
-        with nodes(engine, place) as address:
+        with nodes(engine, place / engine) as address:
             run = Trouble(place / engine, engine, address, random.Random(seed))
             end = time.monotonic() + seconds
             killed = 0
