@@ -19,6 +19,7 @@ from typing import Any
 
 from benchmark.cell import Cell
 from benchmark.errors import BenchmarkError, first_line
+from benchmark.records import Identity
 from benchmark.running.engine import Ended, Task
 from benchmark.running.making import Broken, Made, Maker, Terms, afresh
 from benchmark.running.pool import THREADS
@@ -100,8 +101,8 @@ class Cluster:
     def _give(self, task: Task) -> None:
         most = max((node.get("memory", 0) for node in self._nodes), default=0)
         memory = min(self._memory_of(task.cell), int(most))  # alone on a node, if it wants more
-        stream = self._remote.options(memory=memory).remote(self._terms, task.cell, task.left)
-        self._tasks[stream] = task
+        told = self._terms, task.cell, task.cell.identity, task.left
+        self._tasks[self._remote.options(memory=memory).remote(*told)] = task
 
     def take(self) -> tuple[Cell, Made | Ended]:
         """Wait for the next stack of any task."""
@@ -133,9 +134,12 @@ def _ray() -> Any:  # noqa: ANN401  (a module that may not be there)
     return ray
 
 
-def _stacks(terms: Terms, cell: Cell, trials: Sequence[int]) -> Iterator[Made | Broken]:
-    """Make a cell in a process of a node."""
-    if afresh(cell).identity != cell.identity:
+def _stacks(
+    terms: Terms, cell: Cell, identity: Identity, trials: Sequence[int]
+) -> Iterator[Made | Broken]:
+    """Make a cell, of this identity where the driver is, in a process of a node."""
+    cell = afresh(cell)
+    if cell.identity != identity:
         said = f"{platform.node()}: {cell}: another source than the driver's; wanted one checkout"
         yield Broken(said, bad_input=True)
         return

@@ -7,8 +7,10 @@ import time
 
 import pytest
 
+from benchmark.running.cluster import _stacks
 from benchmark.running.engine import Ended, Task
-from benchmark.running.making import Broken, Made
+from benchmark.running.making import Broken, Made, Terms
+from benchmark.seeds import PUBLIC
 
 WITHOUT = importlib.util.find_spec("ray") is None
 
@@ -70,6 +72,16 @@ def test_bad_input_met_elsewhere_is_bad_input_here(bench):
     task = Task(bench().cell("random"), [0])
     with pytest.raises(Exception, match="too few images"):
         task.came(Broken("too few images", bad_input=True))
+
+
+def test_node_with_another_source_than_the_drivers_is_refused_in_one_line(bench):
+    cell = bench().cell("random")
+    theirs = cell.identity.model_copy(update={"attack_fingerprint": "of another source"})
+    terms = Terms("cpu", None, PUBLIC, isolate=False, trust=False)
+    (said,) = _stacks(terms, cell, theirs, [0])
+    assert isinstance(said, Broken)
+    assert said.bad_input
+    assert said.said.endswith("another source than the driver's; wanted one checkout")
 
 
 @pytest.mark.skipif(not WITHOUT, reason="the extra ray is installed")

@@ -2,6 +2,7 @@ import io
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -143,69 +144,11 @@ def test_what_another_runner_holds_is_waited_for(run, results):
         assert other.poll() == 0 or other.wait(1) == 0
 
 
-DRIVER = """
-import itertools, os, random, signal, sys, time
-import torch
-import benchmark.running.start
-from benchmark.cli import main
-
-way, *words, folder = sys.argv[1:]
-torch.set_num_threads(1)
-draws = random.Random(0)
-
-def start(name):
-    child = os.fork()
-    if child == 0:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        sys.argv = ["gradleak", *words, "--results", f"{folder}/{name}"]
-        try:
-            main()
-        except SystemExit as ended:
-            os._exit(ended.code)
-        os._exit(1)
-    return child
-
-def finish(child):
-    status = os.waitpid(child, 0)[1]
-    assert status in (0, signal.SIGKILL), status
-    return status == 0
-
-began = time.monotonic()
-finish(start("whole"))
-whole = time.monotonic() - began
-if way == "killed":
-    kills, names = 0, (f"killed-{i}" for i in itertools.count())
-    name = next(names)
-    while kills < 3:
-        child = start(name)
-        time.sleep(draws.uniform(0, whole))
-        os.kill(child, signal.SIGKILL)
-        if finish(child):
-            name = next(names)
-        else:
-            kills += 1
-    finish(start(name))
-else:
-    children = [start("both") for _ in range(2)]
-    assert all(finish(child) for child in children)
-"""
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="no fork there")
-@pytest.mark.parametrize("way", ["killed", "both"])
-def test_runs_killed_three_times_and_runs_at_once_end_as_a_whole_one(way, tiny, numbers, tmp_path):
-    words = ["run", str(tiny(seeds=[0, 1]))]
-    for attack in ("random", "span_closed_form", "april_closed_form", "wrong_update"):
-        words += ["--attack", attack]
-    for defense in ("none", "gaussian_noise,scale=0.01", "withhold_position"):
-        words += ["--defense", defense]
-    folder = tmp_path / "runs"
-    driver = [sys.executable, "-c", DRIVER, way, *words, str(folder)]
-    done = subprocess.run(driver, capture_output=True, text=True, check=False)
+@pytest.mark.parametrize("engine", ["local", pytest.param("jobs", marks=pytest.mark.slow)])
+def test_runs_that_meet_with_trouble_at_random_moments_end_as_a_whole_one(engine):
+    script = Path(__file__).parents[1] / "endurance.py"
+    words = [sys.executable, str(script), "--kills", "3", "--seed", "1", "--engine", engine]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    whole = numbers(folder / "whole")
-    assert len(whole) == 3 * 2 * (3 * 3 + 1)
-    others = [path for path in folder.iterdir() if path.name != "whole"]
-    assert others
-    for other in others:
-        assert numbers(other) == whole
+    assert "records lost: 0" in done.stdout
