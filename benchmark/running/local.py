@@ -26,7 +26,7 @@ from benchmark.running.plan import Group, due_cells, file_of_cell, replaced
 from benchmark.running.progress import Progress
 from benchmark.running.provenance import made_by
 from benchmark.seeds import PUBLIC, Key
-from benchmark.tracks import Setting, load_setting
+from benchmark.tracks import Setting, load_setting, round_key
 from benchmark.worker import Worker
 
 
@@ -91,7 +91,7 @@ class LocalRunner:
         self.key = key
         self.tally = Tally()
         self._settings: dict[str, Setting] = {}
-        self._round: tuple[tuple[str, int], Round] | None = None
+        self._round: tuple[tuple[str, int, Key], Round] | None = None
 
     def run(self, groups: list[Group], until: float | None = None) -> Tally:
         """Run what is due in the groups.
@@ -124,7 +124,7 @@ class LocalRunner:
         if not due_cells(group, self.results, seed):
             return True
         try:  # what cannot run is said before anything is written
-            self._plain(self._setting(group.protocol), seed)
+            self._plain(self._setting(group.protocol), seed, group)
         except DataUnavailable:
             pass  # a verdict, written below
         lock = group.lock(self.results)
@@ -145,7 +145,7 @@ class LocalRunner:
         name, frozen = group.protocol.name, group.protocol.frozen()
         try:
             setting = self._setting(group.protocol)
-            plain = self._plain(setting, seed)
+            plain = self._plain(setting, seed, group)
             records.write_protocol(self.results, name, {**frozen, **setting.about_data()})
         except DataUnavailable as reason:
             records.write_protocol(self.results, name, frozen)
@@ -166,7 +166,7 @@ class LocalRunner:
                 if any(record.kind == "mutated" for record in made):
                     self._settings, self._round = {}, None  # shared tensors: trusted no more
                     setting = self._setting(group.protocol)
-                    plain = self._plain(setting, seed)
+                    plain = self._plain(setting, seed, group)
                     defended = self._defended(group, plain)
             self.progress.done(cell, len(trials))
             self._tidy(cell)
@@ -176,11 +176,12 @@ class LocalRunner:
             self._settings = {protocol.name: load_setting(protocol, self.mirror, self.device)}
         return self._settings[protocol.name]
 
-    def _plain(self, setting: Setting, seed: int) -> Round:
-        key = (setting.protocol.name, seed)
-        if self._round is None or self._round[0] != key:
+    def _plain(self, setting: Setting, seed: int, group: Group) -> Round:
+        key = round_key(self.key, group.protocol, group.defense.label)
+        name = (setting.protocol.name, seed, key)
+        if self._round is None or self._round[0] != name:
             self._round = None  # free the old victim before the next is made
-            self._round = (key, setting.round(seed))
+            self._round = (name, setting.round(seed, key))
         return self._round[1]
 
     def _defended(self, group: Group, plain: Round) -> DefendedRound:
