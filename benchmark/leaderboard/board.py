@@ -18,6 +18,8 @@ from benchmark.leaderboard.models import models
 from benchmark.leaderboard.picture import picture
 from benchmark.leaderboard.section import DOUBTS, Doubts, Section, labels, sections
 from benchmark.leaderboard.telling import tell
+from benchmark.leaderboard.verified import folders
+from benchmark.outputs import canaries_of
 from benchmark.prices import prices_file
 from benchmark.records import read_table, replace
 from benchmark.registry import Registry
@@ -58,10 +60,19 @@ default. Where the tuned one ran, other rates are not ranked.
 update."""
 
 
+CLAIMED = """\
+- **Self-reported**: an attack from outside the repository. It is ranked, and counts for a worst \
+case, once a verified run under a secret key bears it out on canaries, private batches that no \
+data set holds. **Flagged**: one that leads the prior alone by more on public trials than on \
+canaries, beyond both intervals and what honest attacks differ by. The protocols' pages tell both \
+leads."""
+
+
 def write_board(
     results: Path,
     output: Path,
     count: Callable[[pd.DataFrame], Doubts] | None = None,
+    verified: Path | None = None,
 ) -> list[str]:
     """Write the leaderboard, and beside it a folder of its name with a page a protocol.
 
@@ -72,6 +83,7 @@ def write_board(
         results: folder of records, frozen protocols and tunings, the only input.
         output: the Markdown file; its links are relative to its folder.
         count: counts, in a protocol's records, those of each attack that are in doubt.
+        verified: folder of the verified runs that they are held against; None is the usual one.
 
     Returns:
         `file:line: what is wrong` of each line that could not be read.
@@ -87,7 +99,8 @@ def write_board(
     known = given(labels(table.frame), Registry())
     folder = output.with_suffix("")
     with threadpool_limits(limits=1):  # products are small: more threads wait for one another
-        found = sections(results, table.frame, known, count or (lambda _: {}))
+        runs = folders(verified or canaries_of(results))
+        found = sections(results, table.frame, known, count or (lambda _: {}), runs)
         written = tell(found, results, output)
     if any(section.summaries for section in found):
         written[folder / PICTURE] = picture(found)
@@ -171,7 +184,9 @@ def _board(
             blocks.append(f"[{len(own)} protocols, on a page of their own]({page}).")
         else:
             blocks += _matrices(own, links, folder)
-    blocks += ["## How to read it", READING.format(**counts), *_notes(found, damaged)]
+    blocks += ["## How to read it", READING.format(**counts)]
+    blocks += [CLAIMED] if any(section.claims or section.held for section in found) else []
+    blocks += _notes(found, damaged)
     return "\n\n".join(filter(None, [*blocks, notes.definitions(), links.definitions()])) + "\n"
 
 

@@ -97,7 +97,8 @@ def attacks(group: ThreatGroup, links: Links, notes: Footnotes) -> str:
     headers = ["Attack", "First in", "Median protocol", "All", "Reads", "Gradients"]
     headers += ["Rate"] if searches else []
     table = [grid(headers, rows)] if rows else []
-    return "\n\n".join([*table, *_unequal(group), *_unranked(group, ranked, notes)])
+    told = [*_unequal(group), *_unranked(group, ranked, notes), *_claims(group)]
+    return "\n\n".join([*table, *told])
 
 
 def _rated(group: ThreatGroup, name: str) -> list[Scored]:
@@ -124,6 +125,20 @@ def _unequal(group: ThreatGroup) -> list[str]:
         if unequal:
             found.append(f"{', '.join(map(code, sorted(unequal)))} in {prose(section.name)}")
     return [f"Ranked without the same tuning: {'; '.join(found)}."] if found else []
+
+
+def _claims(group: ThreatGroup) -> list[str]:
+    """Return which attacks count for no rank here, since their numbers are claims."""
+    found: dict[str, set[str]] = {}
+    for section in group.sections:
+        for attack, claim in section.claims.items():
+            found.setdefault(claim, set()).add(method(attack))
+    lines = {"self-reported": "Self-reported, not ranked", "flagged": "Flagged by a verified run"}
+    return [
+        f"{line}: {', '.join(map(code, sorted(found[claim])))}."
+        for claim, line in lines.items()
+        if claim in found
+    ]
 
 
 def _mark(group: ThreatGroup, name: str, notes: Footnotes) -> str:

@@ -18,7 +18,6 @@ from tabulate import tabulate
 from benchmark import stats
 from benchmark.errors import RecordError
 from benchmark.leaderboard.frozen import Frozen
-from benchmark.leaderboard.section import MARGINS, SHARE_MARGIN
 from benchmark.records import read_table
 from benchmark.stats import CELL, LEAST_TRIALS, PRIOR, RAN, Estimate, estimates
 
@@ -140,7 +139,7 @@ def held(frame: pd.DataFrame, frozen: Mapping[str, Frozen], runs: Iterable[Path]
             if beside is None or beside.versions != lead.versions or place[2] == PRIOR:
                 continue
             moved = beside.fingerprints != lead.fingerprints
-            margin = ALLOWED * MARGINS.get(of.primary.unit, SHARE_MARGIN)
+            margin = ALLOWED * stats.margin(of.primary.unit)
             unit = of.units[of.primary.name]
             found.append(Held(*place, unit, run.name, beside.lead, lead.lead, margin, moved))
     return sorted(found, key=lambda one: (*one.place, one.key))

@@ -221,10 +221,8 @@ def test_many_defenses_stand_in_several_tables(full):
 def test_a_worst_case_is_reliable_by_an_attack_that_knows_the_defense(
     folder, monkeypatch, scores, said
 ):
-    given = {name: Given(adaptive_to=("noise",) if name == "knows" else ()) for name in scores}
-    monkeypatch.setattr(
-        board, "given", lambda labels, _: {n: given.get(n, Given()) for n in labels}
-    )
+    known = {"knows": Given(adaptive_to=("noise",), own=True), "other": Given(own=True)}
+    monkeypatch.setattr(board, "given", lambda labels, _: {name: known[name] for name in labels})
     folder.protocol()
     for name, score in scores.items():
         folder.cell(name, *[score + i / 100 for i in range(10)], defense="noise,scale=1")
