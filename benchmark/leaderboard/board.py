@@ -10,6 +10,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmark.errors import RecordError
 from benchmark.leaderboard import holding, matrices, studies, summary
+from benchmark.leaderboard.believed import believed
 from benchmark.leaderboard.costs import Costs, costs, losses
 from benchmark.leaderboard.given import given
 from benchmark.leaderboard.groups import ThreatGroup, groups
@@ -21,7 +22,7 @@ from benchmark.leaderboard.telling import tell
 from benchmark.leaderboard.verified import folders
 from benchmark.outputs import canaries_of
 from benchmark.prices import prices_file
-from benchmark.records import read_table, replace
+from benchmark.records import replace
 from benchmark.registry import Registry
 
 SIGNATURE = "<!-- written by gradleak leaderboard -->"
@@ -86,17 +87,18 @@ def write_board(
         verified: folder of the verified runs that they are held against; None is the usual one.
 
     Returns:
-        `file:line: what is wrong` of each line that could not be read.
+        `file:line: what is wrong` of what could not be read, and of what cannot be true.
 
     Raises:
         RecordError: the folder is missing, holds no record, or a frozen protocol is malformed;
             nothing is written then.
     """
-    table = read_table(results)
+    registry = Registry()  # a plugin is nobody's but its author's
+    table = believed(results, registry)
     if table.frame.empty:
         damaged = f"; {len(table.damaged)} lines cannot be read" if table.damaged else ""
         raise RecordError(f"{results}: no records here; make some by `gradleak run`{damaged}")
-    known = given(labels(table.frame), Registry())
+    known = given(labels(table.frame), registry)
     folder = output.with_suffix("")
     with threadpool_limits(limits=1):  # products are small: more threads wait for one another
         runs = folders(verified or canaries_of(results))

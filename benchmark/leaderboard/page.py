@@ -93,6 +93,11 @@ def notes(section: Section) -> list[str]:
     for doubt, words in DOUBTS.items():
         for attack, count in sorted(section.doubts.get(doubt, {}).items()):
             found.append(f"{count} record(s) of {code(attack)} are {words}.")
+    for attack, count in sorted(section.dirty.items()):
+        found.append(
+            f"{count} record(s) of {code(attack)} were made from a checkout with changes of its "
+            "own, which no commit holds, and it is not ranked."
+        )
     versions = ["attack_version", "defense_version"]
     cells = section.frame.groupby(["defense", "attack"], observed=True)[versions].nunique()
     for defense, attack, count in cells.max(axis=1).reset_index().itertuples(index=False):
@@ -183,7 +188,7 @@ def _rank(section: Section, ranked: Ranking, attack: str) -> str:
             return str(place.rank)
     if (claim := section.claims.get(attack)) is not None:
         return claim
-    if section.reduced(attack) or section.superseded(attack):
+    if section.reduced(attack) or section.superseded(attack) or attack in section.dirty:
         return "not ranked"
     if attack in ranked.few:
         return f"too few ({ranked.few[attack]})"

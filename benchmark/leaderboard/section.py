@@ -78,6 +78,12 @@ class Section:
         return found
 
     @cached_property
+    def dirty(self) -> dict[str, int]:
+        """How many records of an attack were made from code that no commit holds."""
+        rows = self.frame.loc[self.frame["dirty"].fillna(False).astype(bool), "attack"]
+        return {str(name): int(count) for name, count in rows.value_counts().items() if count}
+
+    @cached_property
     def _counted(self) -> list[CellSummary]:
         return [cell for cell in self.summaries if cell.attack not in self.claims]
 
@@ -261,7 +267,7 @@ class Section:
     def _ranking(self, scores: pd.DataFrame) -> Ranking:
         contenders = self.attacks(control=False)
         aside = [name for name in contenders if self.reduced(name) or self.superseded(name)]
-        aside += self.claims
+        aside += [*self.claims, *self.dirty]
         return ranking(scores, higher=self.higher, aside=aside)
 
     def _top(self, lead: Estimate) -> float:

@@ -150,6 +150,7 @@ def _mark(group: ThreatGroup, name: str, notes: Footnotes) -> str:
 def _unranked(group: ThreatGroup, ranked: list[str], notes: Footnotes) -> list[str]:
     """Return who ran and has no rank, and why."""
     under, few = [], []
+    dirty = {method(attack) for section in group.sections for attack in section.dirty}
     for name in group.methods:
         named = code(name) + _mark(group, name, notes)
         shares = [
@@ -160,11 +161,14 @@ def _unranked(group: ThreatGroup, ranked: list[str], notes: Footnotes) -> list[s
         ]
         if shares:
             under.append(f"{named} {ranged([percent(min(shares)), percent(max(shares))])}")
-        elif name not in ranked:
+        elif name not in ranked and name not in dirty:
             few.append(named)
     told = []
     if under:
         told.append(f"Not ranked where under their papers' budgets: {', '.join(under)}.")
     if few:
         told.append(f"Too few to rank, under {LEAST_TRIALS} trials: {', '.join(few)}.")
+    if dirty:
+        names = ", ".join(map(code, sorted(dirty)))
+        told.append(f"Not ranked where made from code that no commit holds: {names}.")
     return told

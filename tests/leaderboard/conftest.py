@@ -31,7 +31,7 @@ ROW = {
     "reason": None,
     "gradient_evaluations": None,
     "commit": "0123456789abcdef",
-    "dirty": True,
+    "dirty": False,
     "hardware": "a processor",
     "threads": 1,
     "versions": "torch 2.11",
@@ -113,7 +113,7 @@ def known(labels, registry):
 def folder(tmp_path, monkeypatch):
     made = Folder(tmp_path / "results")
     monkeypatch.setattr(board, "given", known)
-    monkeypatch.setattr(board, "read_table", lambda _: made.table())
+    monkeypatch.setattr(board, "believed", lambda *_: made.table())
     monkeypatch.setattr(
         telling, "read_excerpts", lambda _, name: [r for r in made.excerpts if r.protocol == name]
     )
