@@ -5,6 +5,7 @@ import pytest
 from benchmark.identity import ROOT
 from benchmark.records import read_table
 from benchmark.running.wall import trouble
+from benchmark.seeds import Key
 
 REDRAWS = """
 import torch
@@ -40,8 +41,9 @@ def test_plan_tells_the_digits_to_publish_and_writes_nothing(gradleak, tiny, tmp
     words = ("verified", tiny(), "--key", key, "--defense", "none", "--attack", "random", "--plan")
     ended = gradleak(*words)
     assert ended.code == 0
-    assert ended.out.startswith("key 8")
-    assert "publish these digits before the run, and the key after it" in ended.out
+    digest = Key(key.read_bytes()).digest
+    said = f"key {digest}: publish these digits before the run, and the key after it\n"
+    assert ended.out.startswith(said)
     assert not list(tmp_path.glob("own-results*"))
 
 
