@@ -224,7 +224,7 @@ def _corrupted(
     known = protocol.threat.model().known(
         setting.facts(None), _public(cell, shared), protocol.federation.local()
     )
-    draws = generator(cell.seed, protocol.name, "corrupt", cell.attack.label)
+    draws = generator(plain.seed, protocol.name, "corrupt", cell.attack.label)
     chosen = worker.corrupt(cell.attack, plain.victim, known, draws)
     return DefendedRound(plain.with_parameters(chosen), shared.defense, shared.label, shared.key)
 
@@ -251,7 +251,7 @@ def _observe(
         update=update,
         model=defended.server_model,
         budget=protocol.budget.budget(),
-        generator=generator(cell.seed, *names),
+        generator=generator(plain.seed, *names),
         facts=facts,
         defense=_public(cell, defended),
         control=control,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from benchmark.commands import audit, data, looking, making, new, running, survey, telling
+from benchmark.commands import audit, data, looking, making, new, running, survey, telling, verified
 from benchmark.errors import BenchmarkError
 
 UsageError: Any = typer.BadParameter.__mro__[1]  # typer brings its own click, unexported
@@ -41,7 +41,7 @@ def _gradleak(
 
 
 for command in (
-    *(running.run, running.verify, running.nightly, running.merge),
+    *(running.run, running.verify, verified.verified, running.nightly, running.merge),
     *(telling.leaderboard, telling.reproduce, telling.export, telling.picture),
     *(telling.history, telling.compare),
     *(making.train, making.tune, making.utility),

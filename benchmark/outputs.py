@@ -39,6 +39,11 @@ def results_of(
     return beside[0] / OWN_RESULTS if beside else RESULTS
 
 
+def canaries_of(results: Path) -> Path:
+    """Return the folder of the verified runs of a results folder, in it a folder a key."""
+    return results.absolute().with_name(f"{results.absolute().name}-verified")
+
+
 def board_of(given: Path | None, results: Path) -> Path:
     """Return the file of the board: beside a results folder other than the usual one.
 

@@ -33,7 +33,8 @@ ENTRY_POINTS = "gradleak.submissions"
 """The group by which an installed package names the package that holds its submissions."""
 _EXPONENT = re.compile(r"[-+]?\d+e[-+]?\d+")  # to YAML 1.1 a word
 _EXACTLY = ConfigDict(strict=True, allow_inf_nan=False)
-_LABEL = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_-]*/)?[a-z0-9][A-Za-z0-9_,=.+-]*")  # package/name
+LABEL = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_-]*/)?[a-z0-9][A-Za-z0-9_,=.+-]*")
+"""A name, after that of a package if it has one, and arguments."""
 _LONGEST_LABEL = 150  # it is a file's name, and stands on pages
 TUNED: tuple[str, Scalar] = ("rate", "tuned")
 """The argument that stands for the rate that `gradleak tune` chose in a protocol."""
@@ -100,7 +101,7 @@ class Submission:
         Raises:
             PluginError: which.
         """
-        if not _LABEL.fullmatch(self.label) or len(self.label) > _LONGEST_LABEL:
+        if not LABEL.fullmatch(self.label) or len(self.label) > _LONGEST_LABEL:
             said = f"{self.manifest.kind} {self.label!r:.200}"
             wanted = f"letters, digits and _,=.+- and {_LONGEST_LABEL} of them at most"
             raise PluginError(f"{said}: wanted {wanted}")
@@ -269,6 +270,19 @@ class Registry:
     def names(self, kind: Kind) -> list[str]:
         """Return the names of one kind, sorted."""
         return sorted(name for found_kind, name in self._found if found_kind == kind)
+
+    @property
+    def own(self) -> set[str]:
+        """The names of the repository's attacks."""
+        found = self._found.items()
+        return {
+            name for (kind, name), (_, at) in found if kind == "attack" and at.parent.parent == OWN
+        }
+
+    @property
+    def controls(self) -> set[str]:
+        """The names of the attacks that are yardsticks."""
+        return {name for (_, name), (manifest, _) in self._found.items() if manifest.control}
 
     def adaptive_to(self, defense: str) -> list[str]:
         """Return the names of the attacks that know how to meet a defense, by its name, sorted."""

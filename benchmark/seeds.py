@@ -1,7 +1,7 @@
 """The only source of randomness: seeds derived from a base seed and the names of their use.
 
 What anyone may draw again, batches and victims, hangs on a seed. What a client draws in secret
-hangs on a `Key` too.
+hangs on a `Key` too, and of canaries all does.
 """
 
 from __future__ import annotations
@@ -81,9 +81,20 @@ class Key:
         """
         import numpy as np
 
-        text = "\x1f".join(str(part) for part in parts)
-        digest = hmac.digest(self.material, text.encode(), "sha256")
+        digest = self._digest(*parts)
         return np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16], "big")))
+
+    def of(self, *parts: str | int) -> Key:
+        """Return the key of one use, from which nobody learns this one or another use's."""
+        return Key(self._digest("key", *parts))
+
+    def base(self, seed: int) -> int:
+        """Return what stands for a seed, as the base of `generator`, where nobody is to know it."""
+        return int.from_bytes(self._digest("base", seed), "big")
+
+    def _digest(self, *parts: str | int) -> bytes:
+        text = "\x1f".join(str(part) for part in parts)
+        return hmac.digest(self.material, text.encode(), "sha256")
 
 
 PUBLIC = Key()

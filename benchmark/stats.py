@@ -27,9 +27,20 @@ LEAST_TRIALS = 10
 RAN = ("completed", "failed", "timed_out")
 CELL = ["protocol", "defense", "attack"]
 TRIAL = ["seed", "trial"]
+_MARGINS = {"dB": 1.0, "pixel^2": 0.005, "std^2": 0.05}
+_SHARE_MARGIN = 0.05
 _AT_ONCE = 2048  # means resampled together: 8 MiB
 
 Floats = NDArray[np.float64]
+
+
+def margin(unit: str) -> float:
+    """Return the lead over the prior alone below which an attack has learned nothing to speak of.
+
+    Args:
+        unit: of the score; of one without a unit the scale is 0 to 1.
+    """
+    return _MARGINS.get(unit, _SHARE_MARGIN)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,10 @@ def leaderboard(
         Path | None,
         typer.Option(help="The board; else leaderboard.md, or beside DIR.", metavar="FILE"),
     ] = None,
+    verified: Annotated[
+        Path | None,
+        typer.Option(help="Folder of verified runs; else DIR-verified.", metavar="DIR"),
+    ] = None,
     plugins: Plugins = None,
 ) -> None:
     """Write the leaderboard from the records alone."""
@@ -29,7 +33,7 @@ def leaderboard(
     protocols = [load_protocol(name) for name in protocol_files() if (results / name).is_dir()]
     standing = Standing(Attestations(results), Registry(plugins or ()), protocols)
     board = board_of(output, results)
-    for line in write_board(results, board, standing.count):
+    for line in write_board(results, board, standing.count, verified):
         print(f"gradleak: {line}", file=sys.stderr)
     print(f"wrote {board}")
 

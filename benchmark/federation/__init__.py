@@ -1,5 +1,15 @@
+from benchmark.federation.canaries import canary_images, canary_text
 from benchmark.federation.client import Client, fedsgd
 from benchmark.federation.draws import draw_images, draw_text
 from benchmark.federation.rounds import DefendedRound, Round
 
-__all__ = ["Client", "DefendedRound", "Round", "draw_images", "draw_text", "fedsgd"]
+__all__ = [
+    "Client",
+    "DefendedRound",
+    "Round",
+    "canary_images",
+    "canary_text",
+    "draw_images",
+    "draw_text",
+    "fedsgd",
+]

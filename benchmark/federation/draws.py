@@ -25,7 +25,7 @@ def draw_images(
     batch_size: int,
     distinct_labels: bool = False,
     per_class: int | None = None,
-) -> Sequence[ImageBatch]:
+) -> Batches:
     """Return the private batches of a round, each made when asked for; no image is in two.
 
     Args:
@@ -56,11 +56,11 @@ def draw_images(
     if len(chosen) < trials:
         limit = f", at most {per_class} a class," if per_class is not None else ""
         raise _too_few(name, data, wanted + limit, has)
-    return _Batches(data, tuple(chosen))
+    return Batches(data, tuple(chosen))
 
 
 @dataclass(frozen=True)
-class _Batches(Sequence[ImageBatch]):
+class Batches(Sequence[ImageBatch]):
     """Batches of the rows of a set, each made anew: photographs are decoded when indexed."""
 
     data: ImageSet
@@ -76,7 +76,7 @@ class _Batches(Sequence[ImageBatch]):
     def __getitem__(self, index: int | slice) -> ImageBatch | Sequence[ImageBatch]:
         chosen = self.rows[index]
         if isinstance(chosen, tuple):
-            return _Batches(self.data, chosen)
+            return Batches(self.data, chosen)
         return ImageBatch(self.data.images[chosen], self.data.labels[chosen])
 
 
@@ -132,11 +132,12 @@ def draw_text(
     batches = []
     for row in order.tolist():
         tokens = torch.cat([texts[user] for user in row]).view(-1, length)
-        batches.append(TextBatch(tokens, _hidden(tokens, draws) if masked else None))
+        batches.append(TextBatch(tokens, hidden(tokens, draws) if masked else None))
     return batches
 
 
-def _hidden(tokens: torch.Tensor, draws: torch.Generator) -> torch.Tensor:
+def hidden(tokens: torch.Tensor, draws: torch.Generator) -> torch.Tensor:
+    """Draw the places that are hidden, (batch, length) bool, at least one of each sequence."""
     scores = torch.rand(tokens.shape, generator=draws)
     least = scores.min(dim=1, keepdim=True).values
     return (scores < _MASKED) | (scores == least)

@@ -10,6 +10,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmark.errors import RecordError
 from benchmark.leaderboard import holding, matrices, studies, summary
+from benchmark.leaderboard.believed import believed
 from benchmark.leaderboard.costs import Costs, costs, losses
 from benchmark.leaderboard.given import given
 from benchmark.leaderboard.groups import ThreatGroup, groups
@@ -18,8 +19,10 @@ from benchmark.leaderboard.models import models
 from benchmark.leaderboard.picture import picture
 from benchmark.leaderboard.section import DOUBTS, Doubts, Section, labels, sections
 from benchmark.leaderboard.telling import tell
+from benchmark.leaderboard.verified import folders
+from benchmark.outputs import canaries_of
 from benchmark.prices import prices_file
-from benchmark.records import read_table, replace
+from benchmark.records import replace
 from benchmark.registry import Registry
 
 SIGNATURE = "<!-- written by gradleak leaderboard -->"
@@ -58,10 +61,19 @@ default. Where the tuned one ran, other rates are not ranked.
 update."""
 
 
+CLAIMED = """\
+- **Self-reported**: an attack from outside the repository. It is ranked, and counts for a worst \
+case, once a verified run under a secret key bears it out on canaries, private batches that no \
+data set holds. **Flagged**: one that leads the prior alone by more on public trials than on \
+canaries, beyond both intervals and what honest attacks differ by. The protocols' pages tell both \
+leads."""
+
+
 def write_board(
     results: Path,
     output: Path,
     count: Callable[[pd.DataFrame], Doubts] | None = None,
+    verified: Path | None = None,
 ) -> list[str]:
     """Write the leaderboard, and beside it a folder of its name with a page a protocol.
 
@@ -72,22 +84,25 @@ def write_board(
         results: folder of records, frozen protocols and tunings, the only input.
         output: the Markdown file; its links are relative to its folder.
         count: counts, in a protocol's records, those of each attack that are in doubt.
+        verified: folder of the verified runs that they are held against; None is the usual one.
 
     Returns:
-        `file:line: what is wrong` of each line that could not be read.
+        `file:line: what is wrong` of what could not be read, and of what cannot be true.
 
     Raises:
         RecordError: the folder is missing, holds no record, or a frozen protocol is malformed;
             nothing is written then.
     """
-    table = read_table(results)
+    registry = Registry()  # a plugin is nobody's but its author's
+    table = believed(results, registry)
     if table.frame.empty:
         damaged = f"; {len(table.damaged)} lines cannot be read" if table.damaged else ""
         raise RecordError(f"{results}: no records here; make some by `gradleak run`{damaged}")
-    known = given(labels(table.frame), Registry())
+    known = given(labels(table.frame), registry)
     folder = output.with_suffix("")
     with threadpool_limits(limits=1):  # products are small: more threads wait for one another
-        found = sections(results, table.frame, known, count or (lambda _: {}))
+        runs = folders(verified or canaries_of(results))
+        found = sections(results, table.frame, known, count or (lambda _: {}), runs)
         written = tell(found, results, output)
     if any(section.summaries for section in found):
         written[folder / PICTURE] = picture(found)
@@ -171,7 +186,9 @@ def _board(
             blocks.append(f"[{len(own)} protocols, on a page of their own]({page}).")
         else:
             blocks += _matrices(own, links, folder)
-    blocks += ["## How to read it", READING.format(**counts), *_notes(found, damaged)]
+    blocks += ["## How to read it", READING.format(**counts)]
+    blocks += [CLAIMED] if any(section.claims or section.held for section in found) else []
+    blocks += _notes(found, damaged)
     return "\n\n".join(filter(None, [*blocks, notes.definitions(), links.definitions()])) + "\n"
 
 

@@ -61,7 +61,7 @@ def _lines(curve: Curve, own: Sequence[Section]) -> dict[str, dict[X, Scored]]:
         for cell in sorted(section.summaries, key=lambda cell: _order(curve, cell)):
             x = _place(curve, section, cell)
             score = cell.scores.get(curve.metric or section.primary)
-            if x is None or score is None:
+            if x is None or score is None or cell.attack in section.claims:
                 continue
             if cell.attack == PRIOR:
                 if value is None:  # else it has a line a value too, and says little by it

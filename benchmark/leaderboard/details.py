@@ -6,9 +6,15 @@ import pandas as pd
 
 from benchmark.leaderboard.markdown import DASH, NBSP, Links, code, digits, grid, prose, whole
 from benchmark.leaderboard.section import NONE, Section
+from benchmark.leaderboard.verified import told
 from benchmark.metrics import METRICS, OF_INPUT
 from benchmark.published import published_for
 from benchmark.stats import CellSummary
+
+CLAIMS = (
+    "Self-reported: from outside the repository, and no verified run bears it out. Flagged: reads "
+    "more of public trials than of canaries. Neither counts for a rank or a worst case."
+)
 
 
 def all_metrics(section: Section, links: Links) -> str:
@@ -105,6 +111,28 @@ def _trials(section: Section, cell: CellSummary) -> list[str]:
 
 def _seconds(seconds: float | None) -> str:
     return DASH if seconds is None else f"{seconds:.3g}"
+
+
+def claims(section: Section) -> str:
+    """Return what verified runs were held against, and what no such run bears out."""
+    blocks = []
+    if section.claims:
+        blocks.append(CLAIMS)
+    if section.held:
+        rows = [
+            [
+                code(one.attack),
+                code(one.defense),
+                told(one.public),
+                told(one.canaries),
+                code(one.key),
+                one.word,
+            ]
+            for one in section.held
+        ]
+        heads = ["Verified run of", "Defense", "More than the prior alone", "On canaries"]
+        blocks.append(grid([*heads, "Key", ""], rows, words=2))
+    return "\n\n".join(blocks)
 
 
 def provenance(section: Section) -> str:

@@ -23,6 +23,7 @@ class Given:
         rate: learning rate of a search that has one.
         version: of its code.
         adaptive_to: names of the defenses that it knows how to meet.
+        own: whether it is the repository's.
     """
 
     title: str = ""
@@ -34,6 +35,7 @@ class Given:
     rate: float | None = None
     version: str = ""
     adaptive_to: tuple[str, ...] = ()
+    own: bool = False
 
     @staticmethod
     def of(submission: Submission) -> Given:
@@ -54,6 +56,7 @@ class Given:
             getattr(attack, "rate", None) if isinstance(attack, SearchAttack) else None,
             submission.version,
             manifest.adaptive_to,
+            not submission.outside,
         )
 
     def in_paper(self, data: str) -> int | None:

@@ -100,6 +100,7 @@ class ThreatGroup:
             for section in self.sections
             for cell in section.summaries
             if not cell.control and cell.defense == NONE and cell.scores
+            if cell.attack not in section.claims
         }
 
         def key(name: str) -> tuple[int, bool, float, str]:
@@ -140,7 +141,7 @@ class ThreatGroup:
             Scored(section, cell, cell.scores[self.metric])
             for cell in section.summaries
             if cell.defense == NONE and method(cell.attack) == name and self.metric in cell.scores
-            if not section.superseded(cell.attack)
+            if not section.superseded(cell.attack) and cell.attack not in section.claims
         ]
         enough = [one for one in found if one.score.n >= LEAST_TRIALS]
         return self.ordered(enough or found)[-1] if found else None

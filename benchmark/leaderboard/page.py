@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from benchmark import stats
-from benchmark.leaderboard.details import all_metrics, provenance
+from benchmark.leaderboard.details import all_metrics, claims, provenance
 from benchmark.leaderboard.markdown import (
     DASH,
     NBSP,
@@ -52,6 +52,7 @@ def page(section: Section, links: Links, board: Path, texts: Sequence[Path]) -> 
             ranking(section, links),
             f"## Every attack, {section.unit}",
             matrix(section, links),
+            claims(section),
             reasons(section, ["not_applicable", "unavailable"]),
             "## What differs from the papers",
             deviations(section),
@@ -69,12 +70,12 @@ def about(section: Section, links: Links, board: Path, texts: Sequence[Path]) ->
     described = section.frozen.content.get("description")
     whole = links.to("All of it", section.folder / "protocol.json")
     ways = [f"[The board]({links.url(board)})"]
-    ways += [f"[{_named(text, section)}]({links.url(text)})" for text in texts]
+    ways += [f"[{_text(text, section)}]({links.url(text)})" for text in texts]
     setting = f"Setting: {section.frozen.setting()} {whole}."
     return [*([prose(described)] if described else []), setting, " · ".join(ways)]
 
 
-def _named(text: Path, section: Section) -> str:
+def _text(text: Path, section: Section) -> str:
     attack = text.stem.removeprefix(f"{section.name}_text").lstrip("_")
     return f"what {code(attack)} read" if attack else "What was read"
 
@@ -92,6 +93,11 @@ def notes(section: Section) -> list[str]:
     for doubt, words in DOUBTS.items():
         for attack, count in sorted(section.doubts.get(doubt, {}).items()):
             found.append(f"{count} record(s) of {code(attack)} are {words}.")
+    for attack, count in sorted(section.dirty.items()):
+        found.append(
+            f"{count} record(s) of {code(attack)} were made from a checkout with changes of its "
+            "own, which no commit holds, and it is not ranked."
+        )
     versions = ["attack_version", "defense_version"]
     cells = section.frame.groupby(["defense", "attack"], observed=True)[versions].nunique()
     for defense, attack, count in cells.max(axis=1).reset_index().itertuples(index=False):
@@ -180,7 +186,9 @@ def _rank(section: Section, ranked: Ranking, attack: str) -> str:
     for place in ranked.places:
         if place.attack == attack:
             return str(place.rank)
-    if section.reduced(attack) or section.superseded(attack):
+    if (claim := section.claims.get(attack)) is not None:
+        return claim
+    if section.reduced(attack) or section.superseded(attack) or attack in section.dirty:
         return "not ranked"
     if attack in ranked.few:
         return f"too few ({ranked.few[attack]})"
@@ -248,11 +256,19 @@ def matrix(section: Section, links: Links) -> str:
         for start in range(0, len(section.defenses) if names else 0, WIDEST):
             beside = section.defenses[start : start + WIDEST]
             rows = [
-                [code(name), *(_shown(section, links, each, name, usual) for each in beside)]
+                [
+                    _named(section, name),
+                    *(_shown(section, links, each, name, usual) for each in beside),
+                ]
                 for name in names
             ]
             blocks.append(grid([corner, *map(stacked, beside)], rows))
     return "\n\n".join(blocks)
+
+
+def _named(section: Section, attack: str) -> str:
+    claim = section.claims.get(attack)
+    return code(attack) + (f" ({claim})" if claim else "")
 
 
 def _shown(section: Section, links: Links, defense: str, attack: str, usual: int) -> str:

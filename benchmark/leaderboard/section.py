@@ -16,6 +16,7 @@ from benchmark.leaderboard.frozen import Frozen
 from benchmark.leaderboard.given import Given
 from benchmark.leaderboard.ranking import Ranking, ranking, trials
 from benchmark.leaderboard.rates import Rates
+from benchmark.leaderboard.verified import Held, held
 from benchmark.metrics import OF_INPUT
 from benchmark.stats import LEAST_TRIALS, CellSummary, Estimate
 from benchmark.tunings import Tunings
@@ -23,10 +24,8 @@ from benchmark.tunings import Tunings
 NONE = "none"
 """The defense that does nothing, to which the others are compared."""
 Outcome = Literal["leaks", "holds", "open"]
-MARGINS = {"dB": 1.0, "pixel^2": 0.005, "std^2": 0.05}
-"""By unit, the lead over the prior alone below which an attack has learned nothing to speak of."""
-SHARE_MARGIN = 0.05
-"""The same of scores without a unit, whose scale is 0 to 1."""
+Claim = Literal["self-reported", "flagged"]
+"""Why an attack's records are its author's word alone."""
 Doubts = Mapping[Doubt, Mapping[str, int]]
 """How many records of each attack are in doubt."""
 DOUBTS: dict[Doubt, str] = {
@@ -47,6 +46,7 @@ class Section:
         given: what each attack was given, by label.
         doubts: how many of its rows, by attack, are outdated, and how many unverified.
         tunings: of its searches' rates.
+        held: its cells that verified runs were held against.
     """
 
     results: Path
@@ -57,6 +57,35 @@ class Section:
     given: Mapping[str, Given]
     doubts: Doubts
     tunings: Tunings
+    held: Sequence[Held] = ()
+
+    @cached_property
+    def claims(self) -> dict[str, Claim]:
+        """The attacks whose numbers are told, and count for no rank and no worst case.
+
+        Flagged is what reads more of public trials than of canaries. What is not the repository's
+        own is self-reported, until a verified run of its very source bears out all its cells.
+        """
+        found: dict[str, Claim] = {}
+        for attack in {cell.attack for cell in self.summaries if not cell.control}:
+            mine = [one for one in self.held if one.attack == attack]
+            borne = {one.defense for one in mine if one.judged and not one.moved}
+            ran = {cell.defense for cell in self.summaries if cell.attack == attack and cell.n}
+            if any(one.flagged for one in mine):
+                found[attack] = "flagged"
+            elif not self.given[attack].own and ran - borne:
+                found[attack] = "self-reported"
+        return found
+
+    @cached_property
+    def dirty(self) -> dict[str, int]:
+        """How many records of an attack were made from code that no commit holds."""
+        rows = self.frame.loc[self.frame["dirty"].fillna(False).astype(bool), "attack"]
+        return {str(name): int(count) for name, count in rows.value_counts().items() if count}
+
+    @cached_property
+    def _counted(self) -> list[CellSummary]:
+        return [cell for cell in self.summaries if cell.attack not in self.claims]
 
     @cached_property
     def cells(self) -> dict[tuple[str, str], CellSummary]:
@@ -68,7 +97,7 @@ class Section:
         """The worst case of each defense that an attack ran against."""
         found = {}
         for name in {cell.defense for cell in self.summaries}:
-            under = [cell for cell in self.summaries if cell.defense == name]
+            under = [cell for cell in self._counted if cell.defense == name]
             worst = stats.worst_case(under, self.primary, higher=self.higher)
             if worst is not None:
                 found[name] = worst
@@ -98,7 +127,7 @@ class Section:
         below, an attack among them had its paper's budget, and none of under ten trials has a
         mean above. Otherwise it is open.
         """
-        under = [cell for cell in self.summaries if cell.defense == defense and not cell.control]
+        under = [cell for cell in self._counted if cell.defense == defense and not cell.control]
         leads = {cell.attack: cell.lead for cell in under if cell.lead is not None}
         if any(lead.low is not None and lead.low > self.margin for lead in leads.values()):
             return "leaks"
@@ -112,7 +141,7 @@ class Section:
         name = defense.partition(",")[0]
         known = [
             cell
-            for cell in self.summaries
+            for cell in self._counted
             if cell.defense == defense and name in self.given[cell.attack].adaptive_to
         ]
         return stats.worst_case(known, self.primary, higher=self.higher)
@@ -132,7 +161,7 @@ class Section:
     @property
     def margin(self) -> float:
         """The lead over the prior alone, in the primary's unit, that counts as a leak."""
-        return MARGINS.get(self.frozen.primary.unit, SHARE_MARGIN)
+        return stats.margin(self.frozen.primary.unit)
 
     def spent(self, attack: str) -> int | None:
         """Return the most gradients that an attack spent on one trial; None where unknown."""
@@ -238,6 +267,7 @@ class Section:
     def _ranking(self, scores: pd.DataFrame) -> Ranking:
         contenders = self.attacks(control=False)
         aside = [name for name in contenders if self.reduced(name) or self.superseded(name)]
+        aside += [*self.claims, *self.dirty]
         return ranking(scores, higher=self.higher, aside=aside)
 
     def _top(self, lead: Estimate) -> float:
@@ -256,6 +286,7 @@ def sections(
     frame: pd.DataFrame,
     given: Mapping[str, Given],
     count: Callable[[pd.DataFrame], Doubts],
+    runs: Sequence[Path] = (),
 ) -> list[Section]:
     """Return a section for each protocol with records, by track and name.
 
@@ -264,6 +295,7 @@ def sections(
         frame: the table of all of them.
         given: what each attack was given, by label.
         count: counts those of one protocol that are in doubt.
+        runs: folders of verified runs.
 
     Raises:
         RecordError: a protocol's frozen file is missing or malformed.
@@ -283,6 +315,7 @@ def sections(
     of_input = [f"{metric}{OF_INPUT}" for metric in metrics]
     for cell in stats.cells(kept, [*metrics, *(one for one in of_input if one in kept)]):
         summaries[cell.protocol].append(cell)
+    verified = held(frame, frozen, runs)
     found = [
         Section(
             results,
@@ -293,6 +326,7 @@ def sections(
             given,
             count(rows[name]),
             Tunings.read(results, name),
+            [one for one in verified if one.protocol == name],
         )
         for name in names
     ]

@@ -97,7 +97,8 @@ def attacks(group: ThreatGroup, links: Links, notes: Footnotes) -> str:
     headers = ["Attack", "First in", "Median protocol", "All", "Reads", "Gradients"]
     headers += ["Rate"] if searches else []
     table = [grid(headers, rows)] if rows else []
-    return "\n\n".join([*table, *_unequal(group), *_unranked(group, ranked, notes)])
+    told = [*_unequal(group), *_unranked(group, ranked, notes), *_claims(group)]
+    return "\n\n".join([*table, *told])
 
 
 def _rated(group: ThreatGroup, name: str) -> list[Scored]:
@@ -126,6 +127,20 @@ def _unequal(group: ThreatGroup) -> list[str]:
     return [f"Ranked without the same tuning: {'; '.join(found)}."] if found else []
 
 
+def _claims(group: ThreatGroup) -> list[str]:
+    """Return which attacks count for no rank here, since their numbers are claims."""
+    found: dict[str, set[str]] = {}
+    for section in group.sections:
+        for attack, claim in section.claims.items():
+            found.setdefault(claim, set()).add(method(attack))
+    lines = {"self-reported": "Self-reported, not ranked", "flagged": "Flagged by a verified run"}
+    return [
+        f"{line}: {', '.join(map(code, sorted(found[claim])))}."
+        for claim, line in lines.items()
+        if claim in found
+    ]
+
+
 def _mark(group: ThreatGroup, name: str, notes: Footnotes) -> str:
     told = {method(label): each.deviations for label, each in group.sections[0].given.items()}
     deviations = told.get(name)
@@ -135,6 +150,7 @@ def _mark(group: ThreatGroup, name: str, notes: Footnotes) -> str:
 def _unranked(group: ThreatGroup, ranked: list[str], notes: Footnotes) -> list[str]:
     """Return who ran and has no rank, and why."""
     under, few = [], []
+    dirty = {method(attack) for section in group.sections for attack in section.dirty}
     for name in group.methods:
         named = code(name) + _mark(group, name, notes)
         shares = [
@@ -145,11 +161,14 @@ def _unranked(group: ThreatGroup, ranked: list[str], notes: Footnotes) -> list[s
         ]
         if shares:
             under.append(f"{named} {ranged([percent(min(shares)), percent(max(shares))])}")
-        elif name not in ranked:
+        elif name not in ranked and name not in dirty:
             few.append(named)
     told = []
     if under:
         told.append(f"Not ranked where under their papers' budgets: {', '.join(under)}.")
     if few:
         told.append(f"Too few to rank, under {LEAST_TRIALS} trials: {', '.join(few)}.")
+    if dirty:
+        names = ", ".join(map(code, sorted(dirty)))
+        told.append(f"Not ranked where made from code that no commit holds: {names}.")
     return told

@@ -22,6 +22,8 @@ class Metric:
         given: the fields of the scorer that `score` takes besides, by name.
         of: what `score` is given: image pairs, one by one, or the labels or tokens of the whole
             batch.
+        lowest: that it can be.
+        highest: likewise.
         note: what makes its numbers incomparable with another paper's; empty where nothing does.
     """
 
@@ -32,4 +34,6 @@ class Metric:
     score: Callable[..., float | None]
     given: tuple[str, ...] = ()
     of: Literal["images", "labels", "tokens"] = "images"
+    lowest: float = 0.0
+    highest: float = 1.0
     note: str = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import pickle
 import warnings
 from collections.abc import Mapping
@@ -100,6 +101,7 @@ def _metric(name: str, net: str, backbone: str) -> Metric:
         f"learned perceptual distance, {backbone} 0.1; needs the backbone's weights",
         partial(lpips, net=net),
         given=("lpips_files",),
+        highest=math.inf,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from benchmark.metrics.base import Metric
@@ -35,6 +36,7 @@ NORMALISED_MSE = Metric(
     "mean squared error of pixels normalised by the victim's mean and std",
     normalised_mse,
     given=("std",),
+    highest=math.inf,
     note=(
         "Answers are clipped to [0, 1] before they are normalised: our reading of APRIL's Table 1, "
         "which does not say it."

@@ -22,4 +22,11 @@ def psnr(truth: Tensor, image: Tensor) -> float:
     return CEILING_DB if error == 0 else min(-10 * math.log10(error), CEILING_DB)
 
 
-PSNR = Metric("psnr", "dB", "higher", "peak signal-to-noise ratio, at most 160 dB", psnr)
+PSNR = Metric(
+    "psnr",
+    "dB",
+    "higher",
+    "peak signal-to-noise ratio, at most 160 dB",
+    psnr,
+    highest=CEILING_DB,
+)

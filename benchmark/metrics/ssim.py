@@ -39,4 +39,6 @@ def ssim(truth: Tensor, image: Tensor) -> float | None:
     return float(similarity)
 
 
-SSIM = Metric("ssim", "", "higher", "structural similarity (Wang et al.), at most 1", ssim)
+SSIM = Metric(
+    "ssim", "", "higher", "structural similarity (Wang et al.), at most 1", ssim, lowest=-1.0
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -155,6 +155,9 @@ class Protocol(_Frozen):
     metrics: tuple[str, ...]
     primary: str
     breach: BreachSettings | None = None
+    canaries: bool = False
+    """Whether private batches are canaries, made of the private split so that no data set holds
+    them, and every draw hangs on the run's key."""
 
     @model_validator(mode="after")
     def _names_exist(self) -> Protocol:
@@ -187,7 +190,17 @@ class Protocol(_Frozen):
         content = self.model_dump(mode="json")
         if own := self.data.content:
             content["data"]["content"] = own[self.data.own_key]
+        if self.canaries:
+            content["canaries_of"] = self.with_canaries(False).digest
+        else:
+            del content["canaries"]
         return {**content, "digest": self.digest}
+
+    def with_canaries(self, wanted: bool = True) -> Self:
+        """Return the protocol on canaries, or on the data's own."""
+        made = self.model_copy(update={"canaries": wanted})
+        vars(made).pop("digest", None)  # of the protocol it was copied from
+        return made
 
 
 class VisionProtocol(Protocol):

@@ -16,7 +16,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from benchmark.errors import RecordError
 from benchmark.metrics import Excerpt
@@ -75,10 +75,10 @@ class CellOfRun(BaseModel):
 class Line(BaseModel):
     """A trial, or a verdict on a cell."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     seed: int
-    trial: int | None = None
+    trial: int | None = Field(default=None, ge=0)
     status: Status = "completed"
     kind: FailureKind | None = None
     reason: str | None = None

@@ -8,7 +8,7 @@ what is wrong with which line.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
@@ -91,8 +91,9 @@ def read_table(results: Path) -> Table:
             one = _columns([path])
             if one is None:
                 reading = Reader(path).read()
-                damaged += reading.damaged
-                one = _rows(reading.records)
+                placed = [record for record in reading.records if _in_place(record, path)]
+                damaged += [*reading.damaged, *_misplaced(path, reading.records)]
+                one = _rows(placed)
             frames.append(one)
         if quick is not None:
             frames.append(quick)
@@ -123,6 +124,29 @@ def read_excerpts(results: Path, protocol: str) -> list[Record]:
     return sorted(found, key=lambda r: (r.attack, r.defense, r.seed, r.trial or 0))
 
 
+def _is_file_of(path: Path, header: Mapping[str, Any]) -> bool:
+    """Tell whether a file is where the records of a header belong."""
+    return path.as_posix().endswith(f"/{header['protocol']}/{header['attack']}.jsonl")
+
+
+def _in_place(record: Record, path: Path) -> bool:
+    """Tell whether a record lies in the file of its protocol and attack, or of the first form."""
+    said = {"protocol": record.protocol, "attack": record.attack}
+    first = {**said, "attack": f"{record.defense}/{record.attack}"}
+    return _is_file_of(path, said) or _is_file_of(path, first)
+
+
+def _misplaced(path: Path, records: Sequence[Record]) -> Iterator[str]:
+    """Yield a line for those records of a file that are another's, of each attack one."""
+    strange = [(r.protocol, r.attack) for r in records if not _in_place(r, path)]
+    raw = path.read_bytes().splitlines() if strange else []
+    for protocol, attack in dict.fromkeys(strange):
+        named = f'"protocol":{json.dumps(protocol)}'.encode()
+        number = next((i for i, line in enumerate(raw, start=1) if named in line), 1)
+        count = strange.count((protocol, attack))
+        yield f"{path}:{number}: refused: {count} records of {attack} in {protocol}, another file's"
+
+
 def _batches(paths: Sequence[Path]) -> Iterator[list[Path]]:
     """Return files in groups of so many bytes."""
     batch: list[Path] = []
@@ -148,7 +172,10 @@ def _columns(paths: Sequence[Path]) -> pd.DataFrame | None:
             trials += [line for line in lines if line.startswith(TRIAL_PREFIX)]
             for line in lines:
                 if line and not line.startswith(TRIAL_PREFIX):
-                    known.take(json.loads(line))
+                    header = json.loads(line)
+                    if "schema" in header and not _is_file_of(path, header):
+                        return None
+                    known.take(header)
         if not trials:
             return None
         found = _parsed(trials)
@@ -187,6 +214,9 @@ def _framed(
         raise ValueError("a status or a kind that is none")
     if found.column("seed").null_count:
         raise ValueError("a line without a seed")
+    seconds = found.column("seconds")
+    if np.isnan(seconds.to_numpy()).sum() > seconds.null_count:
+        raise ValueError("seconds that are no number")
     frame = pd.DataFrame(
         {
             "seed": found.column("seed").to_numpy(),
@@ -194,7 +224,7 @@ def _framed(
             "status": status,
             "kind": kind,
             "reason": found.column("reason").to_pandas(),
-            "seconds": found.column("seconds").to_pandas().astype(float),
+            "seconds": seconds.to_pandas().astype(float),
             "gradient_evaluations": found.column("gradients").to_pandas().astype(float),
             "peak_bytes": found.column("peak_bytes").to_pandas().astype(float),
             "has_excerpt": found.column("excerpt").is_valid().to_numpy(),
@@ -214,7 +244,10 @@ def _scores(found: pa.Table, codes: Codes, runs: Sequence[Run], ran: Codes) -> p
     wanted = np.array([len(run.metrics) for run in runs])[codes]
     if (lengths[ran] != wanted[ran]).any() or lengths[~ran].any():
         raise ValueError("another number of scores than of metrics")
-    numbers = scores.flatten().to_numpy(zero_copy_only=False).astype(float)
+    flat = scores.flatten()
+    numbers = flat.to_numpy(zero_copy_only=False).astype(float)
+    if np.isnan(numbers).sum() > flat.null_count:
+        raise ValueError("a score that is no number")
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
     columns: dict[str, Any] = {}
     for name in dict.fromkeys(metric for run in runs for metric in run.metrics):

@@ -24,7 +24,7 @@ from benchmark.registry import Submission
 from benchmark.running.order import workers
 from benchmark.running.provenance import made_by, provenance
 from benchmark.seeds import PUBLIC, Key
-from benchmark.tracks import Setting, load_setting
+from benchmark.tracks import Setting, load_setting, round_key
 from benchmark.worker import Worker
 
 
@@ -126,7 +126,7 @@ class Maker:
 
     def _forget(self) -> None:
         self._held: Setting | None = None
-        self._round: tuple[int, Round] | None = None
+        self._round: tuple[tuple[int, Key], Round] | None = None
         self._behind: tuple[str, DefendedRound] | None = None
 
     def _setting(self, protocol: Protocol) -> Setting:
@@ -137,9 +137,10 @@ class Maker:
 
     def _defended(self, cell: Cell) -> DefendedRound:
         """Return the round behind a cell's defense, whose updates its attacks share."""
-        if self._round is None or self._round[0] != cell.seed:
+        key = round_key(self._key, cell.protocol, cell.defense.label)
+        if self._round is None or self._round[0] != (cell.seed, key):
             self._round = self._behind = None  # free the old victim before the next is made
-            self._round = cell.seed, self._setting(cell.protocol).round(cell.seed)
+            self._round = (cell.seed, key), self._setting(cell.protocol).round(cell.seed, key)
         label = cell.defense.label
         if self._behind is None or self._behind[0] != label:
             made = DefendedRound(self._round[1], cell.defense.build(), label, self._key)

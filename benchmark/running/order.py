@@ -19,6 +19,7 @@ from benchmark.running.plan import Group, distinct, groups
 from benchmark.running.sandbox import Sandbox
 from benchmark.running.shard import Shard
 from benchmark.running.wall import demand_trust
+from benchmark.stats import PRIOR
 from benchmark.tunings import resolve
 from benchmark.worker import Worker
 
@@ -55,6 +56,8 @@ class Order:
     """Puts groups in the order of a run; else they are in the suite's."""
     trust: bool = False
     """Whether other people's code may run without a wall."""
+    public: Path | None = None
+    """The records that a verified run is held against; its own are of canaries. Else None."""
 
 
 def device_named(name: str) -> torch.device:
@@ -142,18 +145,22 @@ def groups_of(order: Order) -> list[Group]:
         BenchmarkError: a suite, protocol or submission that there is not, or that cannot be used.
     """
     registry, made = Registry(order.plugins), []
+    asked = order.attacks
+    if order.public is not None and asked:
+        asked = (*asked, PRIOR)  # what every attack's lead is over
     for part in load_suite(order.suite, order.protocols):
         defenses = _selected(registry, "defense", order.defenses, part.defenses)
-        attacks = _selected(registry, "attack", order.attacks, part.attacks)
-        if not order.attacks:
+        attacks = _selected(registry, "attack", asked, part.attacks)
+        if not asked:
             attacks = [one for one in attacks if one.manifest.name not in part.leave_out]
         for submission in defenses:
             if not submission.outside:  # what is, is loaded where it runs, not by a plan
                 _check_defense(submission)
         trials = order.trials or part.trials
         for protocol in part.protocols:
-            tuned = resolve(attacks, protocol, order.results)
-            made += groups([protocol], defenses, tuned, order.seeds, trials)
+            tuned = resolve(attacks, protocol, order.public or order.results)
+            run = protocol if order.public is None else protocol.with_canaries()
+            made += groups([run], defenses, tuned, order.seeds, trials)
     for said in registry.broken.values():
         print(f"gradleak: disabled: {said}", file=sys.stderr)
     return distinct(made)  # two suites of one may name the same cell

@@ -125,7 +125,7 @@ def say(console: Console, line: str) -> None:
 
 def _next(order: Order) -> str:
     """Return the command that makes a board of the records."""
-    return f"gradleak leaderboard --results {order.results}"
+    return f"gradleak leaderboard --results {order.public or order.results}"
 
 
 def try_out(order: Order) -> int:

@@ -16,6 +16,7 @@ from benchmark.federation import Client, Round
 from benchmark.protocol import FederationSettings, Protocol
 from benchmark.records import Excerpt
 from benchmark.registry import Submission
+from benchmark.seeds import PUBLIC, Key
 
 
 class Setting(ABC):
@@ -32,8 +33,12 @@ class Setting(ABC):
     public_network: nn.Module | DataUnavailable | None = None
 
     @abstractmethod
-    def round(self, seed: int) -> Round:
+    def round(self, seed: int, key: Key = PUBLIC) -> Round:
         """Make the undefended round of one seed: victim, batches, updates on demand.
+
+        Args:
+            seed: the base of every draw.
+            key: that they hang on besides, where the protocol's batches are canaries.
 
         Raises:
             DataUnavailable: the victim's weights cannot be had here.
@@ -80,3 +85,12 @@ class Setting(ABC):
 def client(federation: FederationSettings) -> Client:
     """Return how a protocol's clients make their updates."""
     return Client(federation.users, federation.local(), federation.mode == "train")
+
+
+def round_key(key: Key, protocol: Protocol, defense: str) -> Key:
+    """Return the key of a round behind a defense, from a run's.
+
+    No two defenses, and no two protocols, share a canary: an attack that has read one finds it
+    nowhere else. A round of the data's own is shared by all defenses, and hangs on no key.
+    """
+    return key.of(protocol.name, defense) if protocol.canaries else PUBLIC

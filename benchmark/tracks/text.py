@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,11 @@ from torch import Tensor
 
 from benchmark.contract import Grant, Reconstruction, TextBatch, text_fault
 from benchmark.data import Tokenizer, TokenSet, load_tokenizer, load_tokens
-from benchmark.federation import Round, draw_text
+from benchmark.federation import Round, canary_text, draw_text
 from benchmark.metrics import TextScorer, excerpt
 from benchmark.protocol import TextProtocol
 from benchmark.records import Excerpt
-from benchmark.seeds import generator
+from benchmark.seeds import PUBLIC, Key, generator
 from benchmark.tracks.setting import Setting, client
 from benchmark.victims import TextSpec, build
 
@@ -55,17 +56,30 @@ class TextSetting(Setting):
         text = _sequences(public, chosen.length)
         return cls(protocol, tokenizer, data, text, scorer, mirror, device)
 
-    def round(self, seed: int) -> Round:
+    def round(self, seed: int, key: Key = PUBLIC) -> Round:
         """Make the undefended round of one seed."""
-        protocol, federation = self.protocol, self.protocol.federation
+        protocol = self.protocol
+        base = key.base(seed) if protocol.canaries else seed
         spec = TextSpec(
             **protocol.victim.model_dump(),
             vocabulary=self.tokenizer.vocabulary,
             length=max(protocol.data.length, protocol.victim.kind.positions),
             mask_token=self.tokenizer.mask_token,
         )
-        victim = build(spec, generator(seed, protocol.name, "victim"), self.mirror)
-        truths = draw_text(
+        victim = build(spec, generator(base, protocol.name, "victim"), self.mirror)
+        return Round(
+            protocol.name,
+            base,
+            victim.to(self.device),
+            self._truths(seed, key, masked=victim.masked),
+            client(protocol.federation),
+            protocol.federation.rounds,
+        )
+
+    def _truths(self, seed: int, key: Key, *, masked: bool) -> list[TextBatch]:
+        protocol, federation = self.protocol, self.protocol.federation
+        draw = partial(canary_text, key=key) if protocol.canaries else draw_text
+        return draw(
             protocol.name,
             self.data,
             seed,
@@ -73,15 +87,7 @@ class TextSetting(Setting):
             users=federation.users,
             batch_size=federation.batch_size,
             length=protocol.data.length,
-            masked=victim.masked,
-        )
-        return Round(
-            protocol.name,
-            seed,
-            victim.to(self.device),
-            truths,
-            client(protocol.federation),
-            protocol.federation.rounds,
+            masked=masked,
         )
 
     def facts(self, truth: TextBatch | None) -> dict[Grant, Any]:

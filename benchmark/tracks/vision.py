@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from benchmark.contract import DataStatistics, Grant, ImageBatch, Reconstruction, fault
 from benchmark.data import ImageSet, find_weights, load_images
 from benchmark.errors import DataUnavailable, ProtocolError
-from benchmark.federation import Round, draw_images
+from benchmark.federation import Round, canary_images, draw_images
 from benchmark.metrics import LPIPS_URLS, Candidates, ImageScorer, candidate_rows, pixels
 from benchmark.protocol import VisionProtocol, protocol_files
 from benchmark.registry import Submission, exactly
-from benchmark.seeds import derive_seed, generator
+from benchmark.seeds import PUBLIC, Key, derive_seed, generator
 from benchmark.tracks.inverters import InverterStage
 from benchmark.tracks.setting import Setting, client
 from benchmark.victims import ImageSettings, ImageSpec, ImageVictim, Stage, build, layer_inputs
@@ -76,18 +76,18 @@ class VisionSetting(Setting):
         scorer = ImageScorer(protocol.metrics, std, _lpips_files(mirror), candidates)
         return cls(protocol, data, statistics, scorer, mirror, device, network)
 
-    def round(self, seed: int) -> Round:
-        """Make the undefended round of one seed."""
-        protocol, stage = self.protocol, self.stage(seed)
-        trained = protocol.victim.trained_on is not None
-        if trained:
-            victim = stage.trained(_train(protocol), self.mirror)
+    def round(self, seed: int, key: Key = PUBLIC) -> Round:
+        """Make the undefended round of one seed; a trained victim is the seed's, known to all."""
+        protocol = self.protocol
+        base = key.base(seed) if protocol.canaries else seed
+        if protocol.victim.trained_on is not None:
+            victim = self.stage(seed).trained(_train(protocol), self.mirror)
         else:
-            victim = stage.untrained(self.mirror)
-        truths = draw_images(
+            victim = self.stage(base).untrained(self.mirror)
+        drawn = draw_images(
             protocol.name,
             self.data,
-            seed,
+            base,
             trials=protocol.trials,
             batch_size=protocol.federation.examples,
             distinct_labels=protocol.federation.distinct_labels,
@@ -95,9 +95,9 @@ class VisionSetting(Setting):
         )
         return Round(
             protocol.name,
-            seed,
+            base,
             victim.to(self.device),
-            truths,
+            canary_images(drawn, seed, key) if protocol.canaries else drawn,
             client(protocol.federation),
             protocol.federation.rounds,
         )
@@ -128,6 +128,9 @@ class VisionSetting(Setting):
         """Return the inverter of one seed's victim behind a defense, or why there is none here."""
         if self.protocol.inverter is None:
             return None
+        if self.protocol.canaries:
+            said = ["nothing, for its victim is drawn under a key"]
+            return DataUnavailable("a canary's inverter", said, "a run without canaries")
         command = f"{_train(self.protocol)} --inverter {exactly(defense.label)} --seeds {seed}"
         try:
             return self.inverter_stage(seed, defense).trained(self.device, command)

@@ -13,12 +13,12 @@ import torch
 
 from benchmark.cell import run_cell, stacks
 from benchmark.errors import DataUnavailable
-from benchmark.federation import DefendedRound
+from benchmark.federation import DefendedRound, Round
 from benchmark.records import Provenance, Record
 from benchmark.registry import Submission
 from benchmark.running.inprocess import loops
 from benchmark.seeds import Key
-from benchmark.tracks import Setting, load_setting
+from benchmark.tracks import Setting, load_setting, round_key
 from benchmark.verify.sample import Stratum
 from benchmark.verify.tolerances import allowed, chaotic, distance, equal
 from benchmark.worker import Worker
@@ -83,19 +83,21 @@ def rerun(
             continue
         due.sort(key=lambda one: (one.cell.seed, one.cell.defense.label))
         for seed, of_seed in groupby(due, key=lambda one: one.cell.seed):
-            try:
-                plain = setting.round(seed)
-            except DataUnavailable as reason:
-                yield from _unavailable(of_seed, reason)
-                continue
+            plain: tuple[Key, Round] | None = None
             for label, behind in groupby(of_seed, key=lambda one: one.cell.defense.label):
-                defended = None
+                own, defended = round_key(key, protocol, label), None
+                try:
+                    if plain is None or plain[0] != own:
+                        plain = own, setting.round(seed, own)
+                except DataUnavailable as reason:
+                    yield from _unavailable(behind, reason)
+                    continue
                 for one in behind:
                     if time.monotonic() + one.seconds > end:
                         yield Compared(one, "no time left")
                         continue
                     if defended is None:
-                        defended = DefendedRound(plain, one.cell.defense.build(), label, key)
+                        defended = DefendedRound(plain[1], one.cell.defense.build(), label, key)
                     yield _again(one, setting, defended, worker_of(one.cell.attack), provenance)
                 defended = None  # one defense's updates at a time
 

@@ -1,9 +1,11 @@
 import json
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 
 from benchmark.leaderboard import board, telling
+from benchmark.leaderboard.given import given
 from benchmark.records import Table
 
 SETTING = {
@@ -29,7 +31,7 @@ ROW = {
     "reason": None,
     "gradient_evaluations": None,
     "commit": "0123456789abcdef",
-    "dirty": True,
+    "dirty": False,
     "hardware": "a processor",
     "threads": 1,
     "versions": "torch 2.11",
@@ -101,10 +103,17 @@ def plain(path):
     return path.read_text(encoding="utf-8").replace("\u00a0", " ")
 
 
+def known(labels, registry):
+    """Tell of attacks as the registry does; those not called outside are the repository's."""
+    found = given(labels, registry).items()
+    return {name: replace(one, own="outside" not in name) for name, one in found}
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     made = Folder(tmp_path / "results")
-    monkeypatch.setattr(board, "read_table", lambda _: made.table())
+    monkeypatch.setattr(board, "given", known)
+    monkeypatch.setattr(board, "believed", lambda *_: made.table())
     monkeypatch.setattr(
         telling, "read_excerpts", lambda _, name: [r for r in made.excerpts if r.protocol == name]
     )

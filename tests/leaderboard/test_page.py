@@ -173,7 +173,7 @@ def test_share_breached_is_a_dash_where_no_trial_has_the_metric(folder):
 
 def test_provenance_and_a_command_close_a_page(full):
     page = full.page()
-    assert "Commits: `0123456789ab` (dirty). Hardware: a processor. Versions: torch 2.11." in page
+    assert "Commits: `0123456789ab`. Hardware: a processor. Versions: torch 2.11." in page
     assert "gradleak run vit --attack yours --defense none --seeds 0\n" in page
 
 
@@ -221,11 +221,19 @@ def test_many_defenses_stand_in_several_tables(full):
 def test_a_worst_case_is_reliable_by_an_attack_that_knows_the_defense(
     folder, monkeypatch, scores, said
 ):
-    given = {name: Given(adaptive_to=("noise",) if name == "knows" else ()) for name in scores}
-    monkeypatch.setattr(
-        board, "given", lambda labels, _: {n: given.get(n, Given()) for n in labels}
-    )
+    known = {"knows": Given(adaptive_to=("noise",), own=True), "other": Given(own=True)}
+    monkeypatch.setattr(board, "given", lambda labels, _: {name: known[name] for name in labels})
     folder.protocol()
     for name, score in scores.items():
         folder.cell(name, *[score + i / 100 for i in range(10)], defense="noise,scale=1")
     assert said in folder.page()
+
+
+def test_what_no_commit_holds_is_told_and_not_ranked(full):
+    full.cell("changed", *near(50), dirty=True)
+    page = full.page()
+    assert "| not ranked | `changed` |" in page
+    assert "| 1 | `yours` |" in page
+    assert "10 record(s) of `changed` were made from a checkout with changes of its own" in page
+    assert "Commits: `0123456789ab`, `0123456789ab` (dirty)." in page
+    assert "Not ranked where made from code that no commit holds: `changed`." in full.text()
