@@ -24,6 +24,15 @@ _COMMAND = (sys.executable, "-m", "benchmark.running.child")
 NONSENSE = "its process gave an answer that makes no sense"
 
 
+def last_word(code: int, *, walled: bool) -> str:
+    """Return how a process ended, by its exit code, which bubblewrap passes on in its own way."""
+    number = code - 128 if walled and code > 128 else -code
+    if number <= 0:
+        return f"exit code {code}"
+    known = number in set(signal.Signals)
+    return f"signal {signal.Signals(number).name if known else number}"
+
+
 class Child:
     """A process that runs one submission.
 
@@ -56,7 +65,7 @@ class Child:
         self._wall, gpu = wall, device.type == "cuda"
         command: list[str] = [*_COMMAND]
         if wall:
-            command = walled(command, submission, exchange, user=number, gpu=gpu)
+            command = walled(command, submission, [exchange], user=number, gpu=gpu)
         kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
         self._process = subprocess.Popen(
             command,
@@ -135,12 +144,7 @@ class Child:
         return None
 
     def _last_word(self) -> str:
-        code = self._process.returncode
-        number = code - 128 if self._wall and code > 128 else -code  # as bubblewrap passes it on
-        if number <= 0:
-            return f"exit code {code}"
-        known = number in set(signal.Signals)
-        return f"signal {signal.Signals(number).name if known else number}"
+        return last_word(self._process.returncode, walled=self._wall)
 
     def kill(self, *, politely: bool = False) -> None:
         """End the process and all it started; politely, let a dying one say how it died."""

@@ -73,7 +73,7 @@ def test_folder_that_holds_the_harness_is_refused(plugin, monkeypatch, tmp_path)
     (found,) = Registry([plugin("good")]).find("attack", "good")
     monkeypatch.setattr(wall, "ROOT", found.folder / "checkout")
     with pytest.raises(PluginError, match="wanted a folder of its own"):
-        wall.walled(["true"], found, tmp_path, user=0, gpu=False)
+        wall.walled(["true"], found, [tmp_path], user=0, gpu=False)
 
 
 def test_without_bubblewrap_outside_code_is_refused_with_what_installs_it(
