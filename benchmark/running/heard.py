@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
 
 MOST_BYTES = 2**16
 """Of what is kept of a process's words between two times that it is listened to."""
@@ -43,3 +46,39 @@ class Ear:
     def close(self) -> None:
         """Forget what was said."""
         self._file.close()
+
+
+class Heard:
+    """What the submissions of one cell said, up to as much as is kept."""
+
+    def __init__(self) -> None:
+        self._said, self._left = list[str](), MOST_BYTES
+
+    def add(self, text: str) -> None:
+        """Keep a text that is safe to show, or its beginning where it is too much."""
+        if text and self._left > 0:
+            self._said.append(text if len(text) <= self._left else f"{text[: self._left]}\n{_CUT}")
+            self._left -= len(text)
+
+    def take(self) -> str:
+        """Return what was said since the last time."""
+        said = "\n".join(self._said)
+        self.__init__()  # type: ignore[misc]
+        return said
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Keep what this process prints and warns of while the block runs."""
+        with closing(_Page()) as page, redirect_stdout(page), redirect_stderr(page):
+            try:
+                yield
+            finally:
+                self.add(safe(page.getvalue()).strip("\n"))
+
+
+class _Page(io.StringIO):
+    """Text of which only the beginning is kept."""
+
+    def write(self, text: str) -> int:
+        super().write(text[: max(0, MOST_BYTES - self.tell())])
+        return len(text)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import torch
 from filelock import FileLock, Timeout
@@ -22,12 +23,15 @@ from benchmark.federation import DefendedRound, Round
 from benchmark.protocol import Protocol
 from benchmark.records import Provenance, Record
 from benchmark.registry import Submission
+from benchmark.running.heard import Heard
 from benchmark.running.plan import Group, due_cells, file_of_cell, replaced
 from benchmark.running.progress import Progress
 from benchmark.running.provenance import made_by
 from benchmark.seeds import PUBLIC, Key
 from benchmark.tracks import Setting, load_setting
 from benchmark.worker import Worker
+
+Shows = Literal["nothing", "failures", "everything"]
 
 
 @dataclass
@@ -73,6 +77,8 @@ class LocalRunner:
         mirror: the local mirror of data sets and weights, if any.
         progress: is told of every cell and trial.
         key: what clients draw in secret hangs on it.
+        heard: takes what the submissions of a cell say, which is then kept beside the records.
+        shows: whether that is also told of every cell, or of those with a trial that failed.
     """
 
     def __init__(
@@ -85,7 +91,10 @@ class LocalRunner:
         mirror: Path | None,
         progress: Progress,
         key: Key = PUBLIC,
+        heard: Heard | None = None,
+        shows: Shows = "nothing",
     ) -> None:
+        self.heard, self.shows = heard or Heard(), shows
         self.results, self.worker_of, self.provenance = results, worker_of, provenance
         self.device, self.mirror, self.progress = device, mirror, progress
         self.key = key
@@ -160,14 +169,18 @@ class LocalRunner:
             self.progress.start(cell, len(trials))
             worker = self.worker_of(cell.attack)
             place = made_by(self.provenance, worker, cell.defense)
-            for made in run_cell(cell, setting, defended, worker, trials, place):
-                self._keep(cell, made)
-                self.progress.advance(cell, sum(record.trial is not None for record in made))
-                if any(record.kind == "mutated" for record in made):
-                    self._settings, self._round = {}, None  # shared tensors: trusted no more
-                    setting = self._setting(group.protocol)
-                    plain = self._plain(setting, seed)
-                    defended = self._defended(group, plain)
+            failed = False
+            with self.heard.listening():
+                for made in run_cell(cell, setting, defended, worker, trials, place):
+                    self._keep(cell, made)
+                    self.progress.advance(cell, sum(record.trial is not None for record in made))
+                    failed |= any(record.status in ("failed", "timed_out") for record in made)
+                    if any(record.kind == "mutated" for record in made):
+                        self._settings, self._round = {}, None  # shared tensors: trusted no more
+                        setting = self._setting(group.protocol)
+                        plain = self._plain(setting, seed)
+                        defended = self._defended(group, plain)
+            self._tell(cell, failed=failed)
             self.progress.done(cell, len(trials))
             self._tidy(cell)
 
@@ -190,11 +203,30 @@ class LocalRunner:
         records.append(file_of_cell(cell, self.results), made)
         self.tally.add(made)
 
+    def _tell(self, cell: Cell, *, failed: bool) -> None:
+        """Keep what was said in a cell in its log, and show it where that is wanted."""
+        said, log = self.heard.take(), log_of(cell, self.results)
+        if not said:
+            log.unlink(missing_ok=True)  # of an earlier run
+            return
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text(f"{said}\n", encoding="utf-8")
+        if self.shows == "everything" or (self.shows == "failures" and failed):
+            self.progress.say(f"{cell} said, and {log} keeps:")
+            for line in said.splitlines():
+                self.progress.say(f"  {line}")
+
     def _tidy(self, cell: Cell) -> None:
         """Drop a cell's replaced records, unless its file holds lines that are not ours."""
         path = file_of_cell(cell, self.results)
         if replaced(records.known(path).records, cell):
             records.rewrite(path, lambda held: _without(held, replaced(held, cell)))
+
+
+def log_of(cell: Cell, results: Path) -> Path:
+    """Return the file that keeps what a cell's submissions said, where they said anything."""
+    attack, defense = (each.label.replace("/", ".") for each in (cell.attack, cell.defense))
+    return results / cell.protocol.name / "logs" / defense / f"{attack}.{cell.seed}.log"
 
 
 def _without(held: list[Record], gone: list[Record]) -> list[Record]:

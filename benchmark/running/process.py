@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -16,11 +17,15 @@ from benchmark.identity import ROOT
 from benchmark.records import FailureKind
 from benchmark.registry import Submission
 from benchmark.running.channel import Answer, Channel, NonsenseError, SilenceError
+from benchmark.running.heard import Ear
 from benchmark.running.wall import walled
 
 STARTING_SECONDS = 120.0
 _KEPT_VARIABLES = ("PATH", "HOME", "TMPDIR", "LANG", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
-_COMMAND = (sys.executable, "-m", "benchmark.running.child")
+_COMMAND = (sys.executable, "-u", "-m", "benchmark.running.child")
+_INTRODUCTION_BYTES = 2**16
+_NUMBERS = itertools.count(os.getpid())
+"""Of children, each a user of its own."""
 NONSENSE = "its process gave an answer that makes no sense"
 
 
@@ -43,6 +48,8 @@ class Child:
             machine has is never asked for.
         exchange: the folder that it may read.
         models: files of the networks that it has read.
+        introduction: what a defense says of itself, as bytes.
+        ear: what it prints.
         seconds: what the last thing asked took, by this process's clock.
         status: of the trials it died on, with `kind` and `reason`.
     """
@@ -55,9 +62,9 @@ class Child:
         *,
         allowed: int,
         wall: bool,
-        number: int,
     ) -> None:
         self.unfit, self.loops, self.allowed = False, False, allowed
+        self.introduction, self.ear = b"", Ear()
         self.exchange, self.models = exchange, list[str]()
         self.status: Literal["failed", "timed_out"] = "failed"
         self.kind: FailureKind = "crashed"
@@ -65,13 +72,13 @@ class Child:
         self._wall, gpu = wall, device.type == "cuda"
         command: list[str] = [*_COMMAND]
         if wall:
-            command = walled(command, submission, [exchange], user=number, gpu=gpu)
+            command = walled(command, submission, [exchange], user=next(_NUMBERS), gpu=gpu)
         kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self.ear.fileno(),
             bufsize=0,
             cwd=ROOT,
             env={**kept, "HF_HUB_OFFLINE": "1"},
@@ -92,7 +99,7 @@ class Child:
         self._start(start, submission.label)
 
     def _start(self, start: dict[str, Any], label: str) -> None:
-        answered = self.ask(start, STARTING_SECONDS)
+        answered = self.ask(start, STARTING_SECONDS, largest=_INTRODUCTION_BYTES)
         if answered is None:
             self.unfit = True
             self.reason = f"{label}: its process could not start: {self.reason}"
@@ -100,7 +107,7 @@ class Child:
             self.unfit, self.reason = True, answer.reason or NONSENSE
             self.kill()
         else:
-            self.loops = answer.loops
+            self.loops, self.introduction = answer.loops, answered[0][1]
 
     @property
     def alive(self) -> bool:

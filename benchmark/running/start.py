@@ -17,6 +17,7 @@ from benchmark.cell import Cell
 from benchmark.registry import Registry
 from benchmark.running.checks import check
 from benchmark.running.cost import costs, seconds_of, table
+from benchmark.running.heard import Heard
 from benchmark.running.jobs import run_jobs
 from benchmark.running.local import LocalRunner, Tally
 from benchmark.running.order import Order, device_named, groups_of, load
@@ -33,13 +34,12 @@ INTERRUPTED = 130
 """Exit code of what a person interrupted, as shells have it."""
 
 
-def carry_out(order: Order, *, only_plan: bool, verbose: bool = False) -> int:
+def carry_out(order: Order, *, only_plan: bool) -> int:
     """Run an order and print what came of it; before it runs, what it would cost.
 
     Args:
         order: what to run.
         only_plan: say what is due, and run nothing.
-        verbose: say it of every cell and seed.
 
     Returns:
         The exit code: 2 where a submission failed on every trial it was given, 130 where a person
@@ -66,7 +66,7 @@ def carry_out(order: Order, *, only_plan: bool, verbose: bool = False) -> int:
     for line in _doubts(order, due, found):
         say(console, line)
     if only_plan:
-        _print_plan(left, verbose=verbose)
+        _print_plan(left, verbose=order.verbose)
     if left:
         cores = torch.get_num_threads()
         cost = costs(left, found.records, order.results, device=device.type, cores=cores)
@@ -80,7 +80,8 @@ def carry_out(order: Order, *, only_plan: bool, verbose: bool = False) -> int:
     if order.jobs > 1:
         return _shared(order, due, console)
     with ExitStack() as stack:
-        worker_of, due, disabled = load(order, due, device, stack)
+        heard = Heard()
+        worker_of, due, disabled = load(order, due, device, stack, heard)
         progress = stack.enter_context(Progress(len(left), trials, console))
         runner = LocalRunner(
             order.results,
@@ -90,6 +91,8 @@ def carry_out(order: Order, *, only_plan: bool, verbose: bool = False) -> int:
             mirror=order.mirror,
             progress=progress,
             key=key,
+            heard=heard,
+            shows="everything" if order.verbose else "failures" if order.traceback else "nothing",
         )
         try:
             tally = runner.run(_own_first(order, due), order.until)
