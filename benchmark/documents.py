@@ -14,6 +14,8 @@ from benchmark.errors import ProtocolError
 
 _Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's, ten times as quick, where PyYAML was built with it."""
+_MOST_PLACES = 10**5
+"""Keys and entries of a file; aliases of aliases would make more of them than memory holds."""
 Keys = tuple[str | int, ...]
 _Settings = TypeVar("_Settings")
 
@@ -76,6 +78,8 @@ def read_document(path: Path) -> Document:
     Raises:
         ProtocolError: it cannot be read, is not YAML, no mapping, or has a key twice.
     """
+    if path.exists() and not path.is_file():  # a pipe is read for ever
+        raise ProtocolError(f"{path}: cannot be read: no file")
     try:
         text = path.read_text(encoding="utf-8")
         loader = _Loader(text)
@@ -100,6 +104,11 @@ def _lines(node: yaml.Node | None, path: Path) -> dict[Keys, int]:
     """Return the line of every key of a document, by the keys that lead to it."""
     lines: dict[Keys, int] = {}
 
+    def enter(keys: Keys, line: int) -> None:
+        lines[keys] = line
+        if len(lines) > _MOST_PLACES:
+            raise ProtocolError(f"{path}:{line}: over {_MOST_PLACES} keys, its aliases written out")
+
     def walk(node: yaml.Node, keys: Keys) -> None:
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
@@ -107,11 +116,11 @@ def _lines(node: yaml.Node | None, path: Path) -> dict[Keys, int]:
                 line = key.start_mark.line + 1
                 if here in lines:
                     raise ProtocolError(f"{path}:{line}: the key {key.value!r} stands twice")
-                lines[here] = line
+                enter(here, line)
                 walk(value, here)
         elif isinstance(node, yaml.SequenceNode):
             for i, value in enumerate(node.value):
-                lines[*keys, i] = value.start_mark.line + 1
+                enter((*keys, i), value.start_mark.line + 1)
                 walk(value, (*keys, i))
 
     if node is not None:
