@@ -39,8 +39,9 @@ def picture(
         for attack in registry.select("attack", attacks)
         for one in registry.select("defense", defenses)
     ]
-    for submission in {s for cell in cells if not trust for s in (cell.attack, cell.defense)}:
-        demand_trust(submission)
+    for cell in () if trust else cells:
+        demand_trust(cell.attack)
+        demand_trust(cell.defense)
     setting = load_setting(chosen, mirror, device_named("auto"))
     if not isinstance(setting, VisionSetting):
         raise ProtocolError(f"{protocol} is of text; a picture shows images")

@@ -151,7 +151,7 @@ def _direct() -> list[str]:
     return [
         each.label
         for each in Registry().all("attack")
-        if not each.manifest.control
+        if not (each.manifest.control or each.outside)
         and each.manifest.server == "honest_but_curious"
         and not isinstance(each.build(), SearchAttack)
     ]

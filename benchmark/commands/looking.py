@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from benchmark.options import Plugins
+from benchmark.options import Plugins, TrustPlugins
 
 
 def list_(
@@ -39,6 +39,7 @@ def check(
         typer.Option(help="In place of the small victims; may be repeated.", metavar="NAME"),
     ] = None,
     plugins: Plugins = None,
+    trust_plugins: TrustPlugins = False,
     traceback: Annotated[
         bool, typer.Option("--traceback", help="Print in full what the submission raised.")
     ] = False,
@@ -46,4 +47,5 @@ def check(
     """Ask a submission for every promise of the contract; exit code 1 where one is broken."""
     from benchmark.conformance.start import check
 
-    raise typer.Exit(check(named, plugins or (), protocol or (), traceback=traceback))
+    code = check(named, plugins or (), protocol or (), trust=trust_plugins, traceback=traceback)
+    raise typer.Exit(code)

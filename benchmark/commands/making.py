@@ -34,6 +34,7 @@ def train(
     device: Device = "auto",
     data: Mirror = None,
     plugins: Plugins = None,
+    trust_plugins: TrustPlugins = False,
 ) -> None:
     """Train the victims of a protocol with `trained_on`, once; the weights go to a cache."""
     from benchmark.protocol import load_protocol
@@ -41,10 +42,13 @@ def train(
     from benchmark.running.invert import train_inverters
     from benchmark.running.order import device_named
     from benchmark.running.train import train
+    from benchmark.running.wall import demand_trust
 
     chosen, place, where = load_protocol(protocol), device_named(device), mirror(data)
     if inverter:
         defenses = Registry(plugins or ()).select("defense", inverter)
+        for one in () if trust_plugins else defenses:
+            demand_trust(one)
         lines = train_inverters(chosen, defenses, numbers(seeds), where, place)
     else:
         lines = train(chosen, numbers(seeds), where, place)

@@ -50,7 +50,13 @@ def run(
     key: Key = None,
     plan: Plan = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="With --plan: by defense and seed too.")
+        bool,
+        typer.Option(
+            "--verbose", help="Show what submissions print; with --plan: by defense and seed too."
+        ),
+    ] = False,
+    traceback: Annotated[
+        bool, typer.Option("--traceback", help="Show in full what failed trials raised.")
     ] = False,
     smoke: Annotated[
         bool,
@@ -107,10 +113,12 @@ def run(
         address=address,
         per_gpu=per_gpu,
         trust=trust_plugins,
+        verbose=verbose,
+        traceback=traceback,
     )
     if plan and smoke:
         raise BenchmarkError("--plan and --smoke together: wanted one of them")
-    raise typer.Exit(try_out(order) if smoke else carry_out(order, only_plan=plan, verbose=verbose))
+    raise typer.Exit(try_out(order) if smoke else carry_out(order, only_plan=plan))
 
 
 def verify(

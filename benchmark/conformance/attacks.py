@@ -23,6 +23,7 @@ from benchmark.contract import (
     Stack,
     Update,
     fault,
+    is_count,
     text_fault,
 )
 from benchmark.errors import NotApplicable, WithheldError
@@ -87,6 +88,11 @@ class Asked:
         """Hold the gradients that it says it spent against the budget."""
         for answer, seen in zip(self._answered(), self.stack, strict=True):
             _check(answer, seen)
+        attack, stack = self._begun()
+        for answer, seen in zip(self._run(attack, stack, 1)[0], stack, strict=True):
+            few, took = seen.budget.gradient_evaluations, answer.gradient_evaluations
+            if is_count(took) and took > few:
+                raise Broken(f"spent {took} gradient evaluations; the budget was cut to {few}")
         spent = max(answer.gradient_evaluations for answer in self.answers)
         return f"{spent} of {self.stack[0].budget.gradient_evaluations}"
 

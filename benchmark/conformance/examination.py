@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 
 import torch
@@ -47,7 +46,7 @@ def examine(
     for stack in found.values():
         of = f", of {stack.model.track}" if len(found) > 1 else ""
         for row in attacks.Asked(submission, stack).rows():
-            yield replace(row, promise=row.promise + of)
+            yield row.model_copy(update={"promise": row.promise + of})
 
 
 def _fit(

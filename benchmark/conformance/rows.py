@@ -5,13 +5,18 @@ from __future__ import annotations
 import inspect
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
+
+from benchmark.running.channel import Line, one_line
+from benchmark.running.heard import safe
 
 Answer = Literal["pass", "fail", "not asked"]
 END = "null"
 """The last line of a process that tells rows; without it, it ended before its time."""
+_LONGEST_TRACE = 2**13  # characters; the end of one tells most
 
 
 class Broken(Exception):  # noqa: N818  (a promise is; no error of ours)
@@ -26,9 +31,11 @@ class NotAsked(Exception):  # noqa: N818
     """A promise cannot be asked of this submission; the text says why."""
 
 
-@dataclass(frozen=True)
-class Row:
-    """One promise of one submission.
+Trace = Annotated[str, StringConstraints(max_length=_LONGEST_TRACE), AfterValidator(safe)]
+
+
+class Row(BaseModel):
+    """One promise of one submission, and all that an examination can say of it.
 
     Attributes:
         promise: in words.
@@ -38,11 +45,13 @@ class Row:
         trace: the whole traceback, where it raised.
     """
 
-    promise: str
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    promise: Line
     answer: Answer
-    reason: str | None = None
-    place: str | None = None
-    trace: str | None = None
+    reason: Line | None = None
+    place: Line | None = None
+    trace: Trace | None = None
 
 
 def ask(promise: str, kept: Callable[[], str | None], folder: Path, place: str | None) -> Row:
@@ -55,16 +64,19 @@ def ask(promise: str, kept: Callable[[], str | None], folder: Path, place: str |
         place: what is blamed where nothing better is known.
     """
     try:
-        return Row(promise, "pass", kept())
-    except NotAsked as reason:
-        return Row(promise, "not asked", str(reason))
+        said = kept()
+        return Row(promise=promise, answer="pass", reason=None if said is None else one_line(said))
+    except NotAsked as not_asked:
+        return Row(promise=promise, answer="not asked", reason=one_line(str(not_asked)))
     except Broken as broken:
-        cause = broken.__cause__
-        told = "".join(traceback.format_exception(cause)) if cause else None
-        return Row(promise, "fail", str(broken), broken.place or place, told)
+        cause, reason, where = broken.__cause__, str(broken), broken.place or place
     except (Exception, SystemExit) as error:
-        told = "".join(traceback.format_exception(error))
-        return Row(promise, "fail", described(error), place_of(error, folder) or place, told)
+        cause, reason, where = error, described(error), place_of(error, folder) or place
+    trace = None
+    if cause is not None:
+        trace = safe("".join(traceback.format_exception(cause)))[-_LONGEST_TRACE:]
+    where = None if where is None else one_line(where)
+    return Row(promise=promise, answer="fail", reason=one_line(reason), place=where, trace=trace)
 
 
 def described(error: BaseException) -> str:

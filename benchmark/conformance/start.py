@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 from tabulate import tabulate
 
-from benchmark.conformance.rows import END, Row
-from benchmark.errors import BenchmarkError
-from benchmark.identity import ROOT
-from benchmark.registry import MANIFEST, Kind, Registry, Submission, exactly
+from benchmark.conformance.asking import examined
+from benchmark.conformance.rows import Row
+from benchmark.errors import BenchmarkError, ProtocolError, unknown
+from benchmark.protocol.places import is_file, protocol_files
+from benchmark.registry import MANIFEST, Kind, Registry, Submission
+from benchmark.running.heard import Ear
 
-_LIMIT_SECONDS = 600.0
 _KINDS: tuple[Kind, Kind] = ("attack", "defense")
 
 
 def check(
-    named: str, plugins: Sequence[Path], victims: Sequence[str], *, traceback: bool = False
+    named: str,
+    plugins: Sequence[Path],
+    victims: Sequence[str],
+    *,
+    trust: bool = False,
+    traceback: bool = False,
 ) -> int:
     """Examine a submission and print a table; another for each of its variants.
 
@@ -29,21 +34,25 @@ def check(
         named: a folder with submissions in it or below, or a name as `--attack` takes it.
         plugins: further folders where submissions are looked for.
         victims: protocols in place of the small victims; empty for those.
+        trust: whether what comes from outside may run without a wall.
         traceback: whether to print what was raised in full, on standard error.
 
     Returns:
         The exit code: 0 where every promise was kept or not asked, else 1.
 
     Raises:
-        BenchmarkError: no such submission.
+        BenchmarkError: no such submission or protocol, or one from outside where no wall is.
     """
+    files = [_file(name) for name in victims]
     folders, found, broken = _meant(named, plugins)
     kept = not broken
     for said in broken:
         print(f"{said}\n")
     for submission in found:
         started = time.monotonic()
-        rows = list(examined(submission, folders, victims))
+        with closing(Ear()) as ear:
+            rows = list(examined(submission, folders, files, trust=trust, ear=ear))
+            printed = ear.take()
         seconds = time.monotonic() - started
         failed = [row for row in rows if row.answer == "fail"]
         kept = kept and not failed
@@ -52,7 +61,9 @@ def check(
         print(f"{len(failed) or 'no'} promise{'s' * (len(failed) > 1)} broken, {seconds:.0f} s\n")
         for row in failed if traceback else []:
             if row.trace:
-                print(f"{row.promise}:\n{row.trace}", file=sys.stderr)
+                print(f"{row.promise}:\n{row.trace}\n", file=sys.stderr)
+        if printed:
+            print(f"{submission.label} printed:\n{printed}", file=sys.stderr)
     return 0 if kept else 1
 
 
@@ -69,42 +80,12 @@ def table(rows: Sequence[Row]) -> str:
     return tabulate(lines, ["promise", "", "reason"], tablefmt="simple", disable_numparse=True)
 
 
-def examined(
-    submission: Submission, plugins: Sequence[Path], victims: Sequence[str] = ()
-) -> Iterator[Row]:
-    """Examine a submission in a process of its own, which ends after ten minutes.
-
-    A process that dies, whatever the submission did to it, is a row that fails.
-    """
-    asked = {
-        "kind": submission.manifest.kind,
-        "label": exactly(submission.label),
-        "plugins": [str(folder.resolve()) for folder in plugins],
-        "victims": list(victims),
-    }
-    child = subprocess.Popen(
-        [sys.executable, "-m", "benchmark.conformance.child"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        start_new_session=True,
-    )
-    try:
-        said, _ = child.communicate(json.dumps(asked) + "\n", timeout=_LIMIT_SECONDS)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        said, _ = child.communicate()
-    last, *lines = "nothing", *said.splitlines()
-    for line in lines:
-        if line == END:
-            return
-        row = Row(**json.loads(line))
-        last = row.promise
-        yield row
-    code = child.returncode
-    died = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-    yield Row("lives to the end", "fail", f"its process ended {died} after: {last}")
+def _file(protocol: str) -> Path:
+    """Return the file of a protocol, by its name or its path."""
+    found = protocol_files()
+    if not is_file(protocol) and protocol not in found:
+        raise ProtocolError(unknown("protocol", protocol, found))
+    return Path(protocol).resolve() if is_file(protocol) else found[protocol]
 
 
 def _meant(named: str, plugins: Sequence[Path]) -> tuple[list[Path], list[Submission], list[str]]:

@@ -7,7 +7,7 @@ way is a ValueError.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -55,7 +55,7 @@ def pack_reconstruction(answer: Reconstruction) -> bytes:
         _SPENT: spent if isinstance(spent, int | float | None) else one_line(str(spent)),
         "failure": None if failure is None else one_line(str(failure)),
     }
-    return save(_plain(tensors), {"json": json.dumps(meta)})
+    return save(plain(tensors), {"json": json.dumps(meta)})
 
 
 def unpack_reconstruction(data: bytes) -> Reconstruction:
@@ -64,7 +64,7 @@ def unpack_reconstruction(data: bytes) -> Reconstruction:
     Raises:
         ValueError: it is none.
     """
-    tensors, meta = _unpacked(data, _NAMES)
+    tensors, meta = unpack(data, _NAMES)
     said = Said.model_validate_json(meta)
     given = {name: tensors.get(name) for name in _NAMES}
     return Reconstruction(**given, **said.model_dump())  # type: ignore[arg-type]
@@ -72,7 +72,7 @@ def unpack_reconstruction(data: bytes) -> Reconstruction:
 
 def pack_parameters(chosen: dict[str, Tensor]) -> bytes:
     """Return the parameters that a malicious attack sends as bytes."""
-    return save(_plain(chosen), {"json": "{}"})
+    return save(plain(chosen), {"json": "{}"})
 
 
 def unpack_parameters(data: bytes, names: Collection[str]) -> dict[str, Tensor]:
@@ -81,14 +81,20 @@ def unpack_parameters(data: bytes, names: Collection[str]) -> dict[str, Tensor]:
     Raises:
         ValueError: they are none, or one of them bears no such name.
     """
-    return _unpacked(data, names)[0]
+    return unpack(data, names)[0]
 
 
-def _plain(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return tensors as a file holds them: on the processor, contiguous, none a view of another."""
     return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
 
 
-def _unpacked(data: bytes, names: Collection[str]) -> tuple[dict[str, Tensor], str]:
+def unpack(data: bytes, names: Collection[str]) -> tuple[dict[str, Tensor], str]:
+    """Return tensors of some names, by name, and what is said beside them.
+
+    Raises:
+        ValueError: that is not what the bytes are.
+    """
     try:
         meta = _judged(data, names)
         tensors = {name: tensor.clone() for name, tensor in load(data).items()}

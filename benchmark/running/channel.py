@@ -48,8 +48,17 @@ class Answer(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     status: Literal[
-        "ready", "applies", "not_applicable", "corrupted", "completed", "failed", "timed_out"
+        "ready",
+        "applies",
+        "not_applicable",
+        "corrupted",
+        "completed",
+        "failed",
+        "timed_out",
+        "same",
+        "asks",
     ]
+    """`same`: a hook handed back what it was given; `asks`: it wants a gradient of a batch."""
     reason: Line | None = None
     kind: ChildsKind | None = None
     missing: Annotated[tuple[Grant, ...], Field(max_length=len(Grant))] = ()

@@ -14,11 +14,12 @@ from typing import IO, Any, get_args
 import torch
 from torch import nn
 
-from benchmark.contract import Attack, Observation, Stack, Victim
+from benchmark.contract import Attack, Defense, Observation, Stack, Victim
 from benchmark.errors import BenchmarkError, NotApplicable, PluginError
 from benchmark.registry import Manifest, Submission
 from benchmark.running.answers import pack_parameters, pack_reconstruction
 from benchmark.running.channel import Answer, ChildsKind, one_line, say
+from benchmark.running.defense_child import serve_defense
 from benchmark.running.exchange import load_network, load_observation
 from benchmark.running.inprocess import attempt, corruption, loops, verdict
 from benchmark.running.limits import limit
@@ -34,16 +35,20 @@ def main() -> None:
     requests = sys.stdin.buffer
     start = json.loads(requests.readline())
     torch.set_num_threads(start["threads"])
-    gpu = torch.device(start["device"]).type == "cuda"
+    device = torch.device(start["device"])
+    gpu = device.type == "cuda"
     limit(start["allowed"], threads=start["threads"], gpu=gpu, walled=start["walled"])
     try:
-        attack = _attack(start)
+        made = _made(start)
     except BenchmarkError as error:
         say(answers, Answer(status="failed", reason=one_line(str(error))))
         return
-    say(answers, Answer(status="ready", loops=loops(attack)))
     with suppress(BrokenPipeError):
-        _serve(requests, answers, attack, start)
+        if isinstance(made, Defense):
+            serve_defense(requests, answers, made, device)
+            return
+        say(answers, Answer(status="ready", loops=loops(made)))
+        _serve(requests, answers, made, start)
 
 
 def _serve(requests: IO[bytes], answers: IO[bytes], attack: Attack, start: dict[str, Any]) -> None:
@@ -61,7 +66,7 @@ def _serve(requests: IO[bytes], answers: IO[bytes], attack: Attack, start: dict[
         if request["what"] == "corrupt":
             say(answers, *_corrupted(attack, label, stack[0]))
         elif request["what"] == "applies":
-            say(answers, _applies(verdict(attack, stack[0])))
+            say(answers, _applies(verdict(attack, stack[0], tells=True)))
         else:
             outcomes = _limited(attack, stack)
             for outcome in outcomes:
@@ -83,11 +88,11 @@ def _stack(files: list[str], networks: list[nn.Module], device: torch.device) ->
     return Stack([load_observation(Path(f), model, device, network, inverter) for f in files])
 
 
-def _attack(start: dict[str, Any]) -> Attack:
+def _made(start: dict[str, Any]) -> Attack | Defense:
     manifest = Manifest.model_validate(start["manifest"])
     arguments = tuple((key, value) for key, value in start["arguments"])
-    attack: Attack = Submission(manifest, Path(start["folder"]), arguments).build()
-    return attack
+    made: Attack | Defense = Submission(manifest, Path(start["folder"]), arguments).build()
+    return made
 
 
 def _corrupted(attack: Attack, label: str, seen: Observation) -> tuple[Answer, bytes]:
@@ -119,7 +124,7 @@ def _limited(attack: Attack, stack: Stack) -> list[Outcome]:
             most = min(most, before[1])
         resource.setrlimit(resource.RLIMIT_DATA, (most, before[1]))
     try:
-        outcomes = attempt(attack, stack, apart=False)
+        outcomes = attempt(attack, stack, apart=False, tells=True)
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, before)
     return [_memory_said(outcome, stack[0].budget.memory_bytes) for outcome in outcomes]

@@ -11,6 +11,7 @@ from benchmark.cell import Cell
 from benchmark.errors import BenchmarkError
 from benchmark.registry import Submission
 from benchmark.running.engine import Engine, Inline
+from benchmark.running.heard import Heard
 from benchmark.running.making import Maker, Terms
 from benchmark.running.needs import memory_of, room
 from benchmark.running.order import Order
@@ -40,6 +41,7 @@ def engine_of(
     device: torch.device,
     key: Key,
     worker_of: Callable[[Submission], Worker],
+    heard: Heard,
     stack: ExitStack,
 ) -> Engine:
     """Return the engine of an order.
@@ -50,6 +52,7 @@ def engine_of(
         device: where victims live.
         key: what clients draw in secret hangs on it.
         worker_of: which worker of this process runs a submission.
+        heard: takes what submissions say in this process.
         stack: ends what the engine starts.
     """
     terms = Terms(str(device), order.mirror, key, order.isolate, order.trust)
@@ -76,5 +79,6 @@ def engine_of(
             device=device,
             mirror=order.mirror,
             key=key,
+            heard=heard,
         )
     )

@@ -46,7 +46,16 @@ class OutOfTime(BaseException):
 
 
 class InProcess:
-    """The worker that calls attacks directly; see `worker.Worker`."""
+    """The worker that calls attacks directly; see `worker.Worker`.
+
+    Args:
+        tells: whether what a failure raised is printed in full, on standard error.
+    """
+
+    _tells = False
+
+    def __init__(self, *, tells: bool = False) -> None:
+        self._tells = tells
 
     def load(self, submission: Submission) -> None:
         """Import an attack."""
@@ -60,12 +69,12 @@ class InProcess:
 
     def applies(self, submission: Submission, seen: Observation) -> Verdict:
         """Ask an attack whether it fits."""
-        return verdict(submission.build(), seen)
+        return verdict(submission.build(), seen, tells=self._tells)
 
     def reconstruct(self, submission: Submission, stack: Stack) -> list[Outcome]:
         """Run an attack on a stack."""
         attack: Attack = submission.build()
-        return attempt(attack, stack)
+        return attempt(attack, stack, tells=self._tells)
 
 
 def corruption(
@@ -85,11 +94,11 @@ def corruption(
     except NotApplicable:
         raise
     except (Exception, SystemExit) as error:
-        raise PluginError(f"{label}: corrupt: {_described(error)}") from error
+        raise PluginError(f"{label}: corrupt: {described(error)}") from error
 
 
-def verdict(attack: Attack, seen: Observation) -> Verdict:
-    """Ask an attack whether it fits; it sees shapes, and no values."""
+def verdict(attack: Attack, seen: Observation, *, tells: bool = False) -> Verdict:
+    """Ask an attack whether it fits; it sees shapes, and no values; see `attempt`."""
     try:
         with _wall_clock(seen.budget.seconds):
             needs = sorted(map(Grant, attack.needs))
@@ -102,14 +111,17 @@ def verdict(attack: Attack, seen: Observation) -> Verdict:
         said = f"applies: passed its limit of {seen.budget.seconds:g} s"
         return Verdict("failed", said, kind="timeout")
     except (Exception, SystemExit) as error:
-        return Verdict("failed", f"applies: {_described(error)}", kind=_kind(error))
+        _tell(tells)
+        return Verdict("failed", f"applies: {described(error)}", kind=kind_of(error))
     if missing:
         said = f"needs {', '.join(missing)}, which the protocol does not grant"
         return Verdict("not_applicable", said, missing)
     return Verdict("applies", None)
 
 
-def attempt(attack: Attack, stack: Stack, *, apart: bool = True) -> list[Outcome]:
+def attempt(
+    attack: Attack, stack: Stack, *, apart: bool = True, tells: bool = False
+) -> list[Outcome]:
     """Run an attack on a stack; where that fails, on each trial alone.
 
     So one trial's crash does not take its neighbours. A method that only loops over trials is run
@@ -119,13 +131,14 @@ def attempt(attack: Attack, stack: Stack, *, apart: bool = True) -> list[Outcome
         attack: the method.
         stack: the trials.
         apart: whether a stack that fails is run again; else its failure is that of all.
+        tells: whether what a failure raised is printed in full, on standard error.
     """
     before = stack.versions()
     with modes_kept(stack), Peak(stack.model) as peak:
-        outcomes = [] if loops(attack) else _together(attack, stack)
+        outcomes = [] if loops(attack) else _together(attack, stack, tells)
         failed = any(outcome.status != "completed" for outcome in outcomes)
         if not outcomes or (apart and failed and len(stack) > 1):
-            outcomes = [_together(attack, stack[i : i + 1])[0] for i in range(len(stack))]
+            outcomes = [_together(attack, stack[i : i + 1], tells)[0] for i in range(len(stack))]
     outcomes = [replace(outcome, peak_bytes=peak.bytes) for outcome in outcomes]
     if stack.versions() != before:
         said = "changed the observation in place"
@@ -139,7 +152,7 @@ def loops(attack: Attack) -> bool:
     return type(attack).reconstruct_stack is Attack.reconstruct_stack
 
 
-def _together(attack: Attack, stack: Stack) -> list[Outcome]:
+def _together(attack: Attack, stack: Stack, tells: bool) -> list[Outcome]:
     limit = stack[0].budget.seconds
     states = [seen.generator.get_state() for seen in stack]
     answers: list[Reconstruction] = []
@@ -153,7 +166,8 @@ def _together(attack: Attack, stack: Stack) -> list[Outcome]:
     except OutOfTime:
         status, kind, reason = "timed_out", "timeout", f"passed its limit of {limit:g} s a trial"
     except (Exception, SystemExit) as error:
-        kind, reason = _kind(error), _described(error)
+        _tell(tells)
+        kind, reason = kind_of(error), described(error)
     seconds = (time.perf_counter() - started) / len(stack)
     if reason is None:
         return [Outcome(answer, "completed", None, seconds, None) for answer in answers]
@@ -207,14 +221,19 @@ def _wall_clock(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, previous)
 
 
-def _kind(error: BaseException) -> FailureKind:
+def kind_of(error: BaseException) -> FailureKind:
     """Return what kind of failure an exception is; torch has no type for memory it cannot have."""
     torchs = isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
     of_memory = isinstance(error, MemoryError | torch.OutOfMemoryError) or torchs
     return "out_of_memory" if of_memory else "crashed"
 
 
-def _described(error: BaseException) -> str:
+def _tell(wanted: bool) -> None:
+    if wanted:
+        traceback.print_exc()
+
+
+def described(error: BaseException) -> str:
     """Return an exception in one line, with the place of the submission's code it came from."""
     said = str(error).strip().splitlines()
     frames = traceback.extract_tb(sys.exc_info()[2])

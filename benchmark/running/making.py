@@ -21,6 +21,8 @@ from benchmark.federation import DefendedRound, Round
 from benchmark.protocol import Protocol
 from benchmark.records import Provenance, Record
 from benchmark.registry import Submission
+from benchmark.running.defending import Defending
+from benchmark.running.heard import Heard
 from benchmark.running.order import workers
 from benchmark.running.provenance import made_by, provenance
 from benchmark.seeds import PUBLIC, Key
@@ -46,6 +48,8 @@ class Made:
     records: list[Record]
     about: Mapping[str, str | int] = field(default_factory=dict)
     """What is to be said of the protocol's data beside it."""
+    said: str = ""
+    """What submissions printed since the last."""
     seconds: float = 0.0
     """All that it took in its process: what is loaded, clients, defense, attack and scores."""
 
@@ -67,6 +71,8 @@ class Maker:
         device: where victims live.
         mirror: the local mirror of data sets and weights, if any.
         key: what clients draw in secret hangs on it.
+        heard: takes what submissions say.
+        guard: puts a wall round a defense, where that has none yet.
     """
 
     def __init__(
@@ -77,17 +83,24 @@ class Maker:
         device: torch.device,
         mirror: Path | None,
         key: Key = PUBLIC,
+        heard: Heard | None = None,
+        guard: Callable[[Submission], Submission] | None = None,
     ) -> None:
         self._worker_of, self._provenance = worker_of, provenance
+        self._heard, self._guard = heard or Heard(), guard
         self._device, self._mirror, self._key = device, mirror, key
         self._forget()
 
     @staticmethod
     def on(terms: Terms, stack: ExitStack) -> Maker:
         """Return what makes cells in a process of its own; leaving the stack ends its children."""
-        device = torch.device(terms.device)
+        device, heard = torch.device(terms.device), Heard()
+        walls = {"isolate": terms.isolate, "trust": terms.trust}
+        defending = stack.enter_context(Defending(device, heard))
         return Maker(
-            worker_of=workers(device, stack, isolate=terms.isolate, trust=terms.trust),
+            worker_of=workers(device, stack, **walls, heard=heard),
+            guard=None if terms.trust else defending.guard,
+            heard=heard,
             provenance=provenance(device, terms.key),
             device=device,
             mirror=terms.mirror,
@@ -101,6 +114,8 @@ class Maker:
             ProtocolError: the data are too few for the trials, or the victim does not fit them.
         """
         began = time.monotonic()
+        if self._guard is not None:
+            cell = replace(cell, defense=self._guard(cell.defense))
         try:
             setting, defended = self._setting(cell.protocol), self._defended(cell)
         except DataUnavailable as reason:
@@ -109,10 +124,16 @@ class Maker:
             return
         worker = self._worker_of(cell.attack)
         place = made_by(self._provenance, worker, cell.defense)
-        for made in run_cell(cell, setting, defended, worker, trials, place):
-            if any(record.kind == "mutated" for record in made):
+        stacks = run_cell(cell, setting, defended, worker, trials, place)
+        while True:
+            with self._heard.listening():
+                made = next(stacks, None)
+            said = self._heard.take()
+            if made is None and not said:
+                return
+            if any(record.kind == "mutated" for record in made or []):
                 self._forget()  # shared tensors: trusted no more
-            yield Made(made, setting.about_data(), time.monotonic() - began)
+            yield Made(made or [], setting.about_data(), said, time.monotonic() - began)
             began = time.monotonic()
 
     def told(self, cell: Cell, trials: Sequence[int]) -> Iterator[Made | Broken]:

@@ -14,11 +14,12 @@ from benchmark.contract import Defense
 from benchmark.errors import BenchmarkError, DefenseError, PluginError
 from benchmark.protocol import load_suite
 from benchmark.registry import Kind, Registry, Submission
+from benchmark.running.defending import Defending
+from benchmark.running.heard import Heard
 from benchmark.running.inprocess import InProcess
 from benchmark.running.plan import Group, distinct, groups
 from benchmark.running.sandbox import Sandbox
 from benchmark.running.shard import Shard
-from benchmark.running.wall import demand_trust
 from benchmark.stats import PRIOR
 from benchmark.tunings import resolve
 from benchmark.worker import Worker
@@ -58,6 +59,10 @@ class Order:
     """Whether other people's code may run without a wall."""
     public: Path | None = None
     """The records that a verified run is held against; its own are of canaries. Else None."""
+    verbose: bool = False
+    """Whether to show what submissions print; of a plan, every defense and seed."""
+    traceback: bool = False
+    """Whether to show it of cells with a trial that failed."""
 
 
 def device_named(name: str) -> torch.device:
@@ -76,7 +81,11 @@ def device_named(name: str) -> torch.device:
 
 
 def load(
-    order: Order, due: list[Group], device: torch.device, stack: ExitStack
+    order: Order,
+    due: list[Group],
+    device: torch.device,
+    stack: ExitStack,
+    heard: Heard | None = None,
 ) -> tuple[Callable[[Submission], Worker], list[Group], list[str]]:
     """Load every submission; what is outside and broken is said, and its cells alone are left out.
 
@@ -86,18 +95,24 @@ def load(
     Raises:
         PluginError: one of the repository's cannot be loaded, or no cell is left.
     """
-    worker_of = workers(device, stack, isolate=order.isolate, trust=order.trust)
+    worker_of = workers(device, stack, isolate=order.isolate, trust=order.trust, heard=heard)
+    defending = stack.enter_context(Defending(device, heard))
     broken: dict[tuple[str, str], str] = {}
+    defenses: dict[str, Submission] = {}
     for submission in {one.label: one for group in due for one in group.attacks}.values():
         with _disabling(submission, broken):
             worker_of(submission).load(submission)
     for submission in {group.defense.label: group.defense for group in due}.values():
         with _disabling(submission, broken):
-            if not order.trust:
-                demand_trust(submission)
-            _check_defense(submission)
+            guarded = submission if order.trust else defending.guard(submission)
+            _check_defense(guarded)
+            defenses[submission.label] = guarded
     kept = [
-        replace(group, attacks=tuple(one for one in group.attacks if _key(one) not in broken))
+        replace(
+            group,
+            defense=defenses[group.defense.label],
+            attacks=tuple(one for one in group.attacks if _key(one) not in broken),
+        )
         for group in due
         if _key(group.defense) not in broken
     ]
@@ -124,7 +139,12 @@ def _key(submission: Submission) -> tuple[str, str]:
 
 
 def workers(
-    device: torch.device, stack: ExitStack, *, isolate: bool = False, trust: bool = False
+    device: torch.device,
+    stack: ExitStack,
+    *,
+    isolate: bool = False,
+    trust: bool = False,
+    heard: Heard | None = None,
 ) -> Callable[[Submission], Worker]:
     """Return which worker runs a submission: a child what is foreign, or all where isolated.
 
@@ -133,8 +153,10 @@ def workers(
         stack: ends the children.
         isolate: whether the repository's own run in children too.
         trust: whether what is foreign may run without a wall.
+        heard: takes what they print, and what their failures raised in full.
     """
-    inside, sandbox = InProcess(), stack.enter_context(Sandbox(device, trust=trust))
+    inside = InProcess(tells=heard is not None)
+    sandbox = stack.enter_context(Sandbox(device, trust=trust, heard=heard))
     return lambda submission: sandbox if isolate or submission.outside else inside
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -16,12 +17,25 @@ from benchmark.identity import ROOT
 from benchmark.records import FailureKind
 from benchmark.registry import Submission
 from benchmark.running.channel import Answer, Channel, NonsenseError, SilenceError
+from benchmark.running.heard import Ear
 from benchmark.running.wall import walled
 
 STARTING_SECONDS = 120.0
 _KEPT_VARIABLES = ("PATH", "HOME", "TMPDIR", "LANG", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
-_COMMAND = (sys.executable, "-m", "benchmark.running.child")
+_COMMAND = (sys.executable, "-u", "-m", "benchmark.running.child")
+_INTRODUCTION_BYTES = 2**16
+_NUMBERS = itertools.count(os.getpid())
+"""Of children, each a user of its own."""
 NONSENSE = "its process gave an answer that makes no sense"
+
+
+def last_word(code: int, *, walled: bool) -> str:
+    """Return how a process ended, by its exit code, which bubblewrap passes on in its own way."""
+    number = code - 128 if walled and code > 128 else -code
+    if number <= 0:
+        return f"exit code {code}"
+    known = number in set(signal.Signals)
+    return f"signal {signal.Signals(number).name if known else number}"
 
 
 class Child:
@@ -34,6 +48,8 @@ class Child:
             machine has is never asked for.
         exchange: the folder that it may read.
         models: files of the networks that it has read.
+        introduction: what a defense says of itself, as bytes.
+        ear: what it prints.
         seconds: what the last thing asked took, by this process's clock.
         status: of the trials it died on, with `kind` and `reason`.
     """
@@ -46,9 +62,9 @@ class Child:
         *,
         allowed: int,
         wall: bool,
-        number: int,
     ) -> None:
         self.unfit, self.loops, self.allowed = False, False, allowed
+        self.introduction, self.ear = b"", Ear()
         self.exchange, self.models = exchange, list[str]()
         self.status: Literal["failed", "timed_out"] = "failed"
         self.kind: FailureKind = "crashed"
@@ -56,13 +72,13 @@ class Child:
         self._wall, gpu = wall, device.type == "cuda"
         command: list[str] = [*_COMMAND]
         if wall:
-            command = walled(command, submission, exchange, user=number, gpu=gpu)
+            command = walled(command, submission, [exchange], user=next(_NUMBERS), gpu=gpu)
         kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self.ear.fileno(),
             bufsize=0,
             cwd=ROOT,
             env={**kept, "HF_HUB_OFFLINE": "1"},
@@ -83,7 +99,7 @@ class Child:
         self._start(start, submission.label)
 
     def _start(self, start: dict[str, Any], label: str) -> None:
-        answered = self.ask(start, STARTING_SECONDS)
+        answered = self.ask(start, STARTING_SECONDS, largest=_INTRODUCTION_BYTES)
         if answered is None:
             self.unfit = True
             self.reason = f"{label}: its process could not start: {self.reason}"
@@ -91,7 +107,7 @@ class Child:
             self.unfit, self.reason = True, answer.reason or NONSENSE
             self.kill()
         else:
-            self.loops = answer.loops
+            self.loops, self.introduction = answer.loops, answered[0][1]
 
     @property
     def alive(self) -> bool:
@@ -135,12 +151,7 @@ class Child:
         return None
 
     def _last_word(self) -> str:
-        code = self._process.returncode
-        number = code - 128 if self._wall and code > 128 else -code  # as bubblewrap passes it on
-        if number <= 0:
-            return f"exit code {code}"
-        known = number in set(signal.Signals)
-        return f"signal {signal.Signals(number).name if known else number}"
+        return last_word(self._process.returncode, walled=self._wall)
 
     def kill(self, *, politely: bool = False) -> None:
         """End the process and all it started; politely, let a dying one say how it died."""

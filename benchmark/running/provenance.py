@@ -12,8 +12,9 @@ import torch
 from benchmark.errors import BenchmarkError, RecordError
 from benchmark.git import git
 from benchmark.identity import ROOT
-from benchmark.records import Provenance, Record
+from benchmark.records import Provenance, Record, Wall
 from benchmark.registry import Submission
+from benchmark.running.defending import GuardedDefense
 from benchmark.running.sandbox import Sandbox
 from benchmark.seeds import PUBLIC, Key
 from benchmark.worker import Worker
@@ -44,10 +45,14 @@ def made_by(place: Provenance, worker: Worker, defense: Submission) -> Provenanc
     Args:
         place: what the run's records share.
         worker: where the attack runs.
-        defense: runs in this process, its own code or other people's.
+        defense: runs in this process, unless it is guarded.
     """
-    wall = worker.wall if isinstance(worker, Sandbox) else None
-    return place.model_copy(update={"wall": "absent" if defense.outside else wall})
+    wall: Wall | None = worker.wall if isinstance(worker, Sandbox) else None
+    if isinstance(defense, GuardedDefense):
+        wall = wall or "bubblewrap"
+    elif defense.outside:
+        wall = "absent"
+    return place.model_copy(update={"wall": wall})
 
 
 def read_key(path: Path | None) -> Key:

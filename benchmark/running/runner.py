@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from filelock import FileLock, Timeout
 
@@ -24,6 +25,8 @@ from benchmark.running.engine import Ended, Engine
 from benchmark.running.making import Made
 from benchmark.running.plan import Group, due_cells, file_of_cell, replaced
 from benchmark.running.progress import Progress
+
+Shows = Literal["nothing", "failures", "everything"]
 
 
 @dataclass
@@ -87,16 +90,23 @@ class Runner:
         results: the results folder.
         engine: where cells are made.
         progress: is told of every cell and trial.
+        shows: whether what submissions say, which is kept beside the records, is told too: of
+            every cell, or of those with a trial that failed.
     """
 
-    def __init__(self, results: Path, engine: Engine, progress: Progress) -> None:
+    def __init__(
+        self, results: Path, engine: Engine, progress: Progress, shows: Shows = "nothing"
+    ) -> None:
         self.results, self.engine, self.progress = results, engine, progress
+        self.shows = shows
         self.tally = Tally()
         self._held: list[_Held] = []
         self._open: dict[str, tuple[_Held, int]] = {}
         self._ran: Counter[str] = Counter()
         self._took: dict[str, float] = defaultdict(float)
         self._alone: dict[str, float] = defaultdict(float)
+        self._said: dict[str, list[str]] = defaultdict(list)
+        self._failed: set[str] = set()
 
     def run(self, groups: Sequence[Group], until: float | None = None) -> Tally:
         """Run what is due in the groups.
@@ -172,13 +182,16 @@ class Runner:
     def _keep(self, cell: Cell, made: Made) -> None:
         frozen = cell.protocol.frozen()
         records.write_protocol(self.results, cell.protocol.name, {**frozen, **made.about})
-        records.append(file_of_cell(cell, self.results), made.records)
+        if made.records:
+            records.append(file_of_cell(cell, self.results), made.records)
+        self._said[str(cell)] += [made.said] if made.said else []
         self.tally.add(made.records)
         ran = [record for record in made.records if record.trial is not None]
         failed = sum(record.status in ("failed", "timed_out") for record in ran)
         self._ran[str(cell)] += len(ran)
         self._took[str(cell)] += made.seconds
         self._alone[str(cell)] += sum(record.seconds or 0.0 for record in made.records)
+        self._failed |= {str(cell)} if failed else set()
         self.progress.advance(cell, len(ran), failed)
 
     def _end(self, cell: Cell, ended: Ended) -> None:
@@ -192,9 +205,29 @@ class Runner:
         name = cell.protocol.name
         self.tally.seconds[name] += self._took.pop(str(cell), 0.0)
         self.tally.attacks[name] += START + self._alone.pop(str(cell), 0.0)
+        self._tell(cell)
         held, trials = self._open.pop(str(cell))
         self.progress.done(cell, trials)
         held.less()
+
+    def _tell(self, cell: Cell) -> None:
+        """Keep what was said in a cell in its log, and show it where that is wanted."""
+        said, log = "\n".join(self._said.pop(str(cell), [])), log_of(cell, self.results)
+        if not said:
+            log.unlink(missing_ok=True)  # of an earlier run
+            return
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text(f"{said}\n", encoding="utf-8")
+        if self.shows == "everything" or (self.shows == "failures" and str(cell) in self._failed):
+            self.progress.say(f"{cell} said, and {log} keeps:")
+            for line in said.splitlines():
+                self.progress.say(f"  {line}")
+
+
+def log_of(cell: Cell, results: Path) -> Path:
+    """Return the file that keeps what a cell's submissions said, where they said anything."""
+    attack, defense = (each.label.replace("/", ".") for each in (cell.attack, cell.defense))
+    return results / cell.protocol.name / "logs" / defense / f"{attack}.{cell.seed}.log"
 
 
 def _by_seed(groups: Sequence[Group]) -> list[Group]:

@@ -9,14 +9,11 @@ makes no sense is a failure of its trial, and this process's clock times it.
 
 from __future__ import annotations
 
-import itertools
 import os
-import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -29,8 +26,10 @@ from benchmark.registry import Submission
 from benchmark.running.answers import unpack_parameters, unpack_reconstruction
 from benchmark.running.channel import Answer
 from benchmark.running.exchange import save_model, save_observation
+from benchmark.running.heard import Heard
 from benchmark.running.limits import machine_bytes
 from benchmark.running.process import NONSENSE, STARTING_SECONDS, Child
+from benchmark.running.scratch import Scratch
 from benchmark.running.wall import demand, trouble
 from benchmark.victims import ImageSpec
 from benchmark.worker import Outcome, Verdict
@@ -45,7 +44,6 @@ _AT_FIRST = 5 * 2**30
 _OWN_BYTES = 2**29  # the harness's in a child, beside what it is given
 _NUMBERS = 2**20  # in an answer, beside the pixels
 _EXAMPLES = 256  # in a batch whose size is not known
-_REMOVES = 'cat > /dev/null; rm -rf -- "$1"'  # once its input ends, as it does when we are killed
 
 
 class Sandbox:
@@ -57,15 +55,17 @@ class Sandbox:
     Args:
         device: where victims live.
         trust: whether other people's code may run without a wall.
+        heard: takes what attacks print, and what their failures raised in full.
     """
 
-    def __init__(self, device: torch.device, *, trust: bool = False) -> None:
-        self._device, self._trust = device, trust
-        self._files: _Files | None = None
+    def __init__(
+        self, device: torch.device, *, trust: bool = False, heard: Heard | None = None
+    ) -> None:
+        self._device, self._trust, self._heard = device, trust, heard or Heard()
+        self._scratch: Scratch | None = None
         self._children: dict[str, Child] = {}
         self._models: dict[nn.Module, str] = {}
         self._kills: Counter[str] = Counter()
-        self._numbers = itertools.count(os.getpid())
 
     def __enter__(self) -> Sandbox:
         return self
@@ -73,8 +73,8 @@ class Sandbox:
     def __exit__(self, *_: object) -> None:
         for child in self._children.values():
             child.kill()
-        if self._files is not None:
-            self._files.remove()
+        if self._scratch is not None:
+            self._scratch.remove()
 
     @property
     def wall(self) -> Wall:
@@ -86,11 +86,11 @@ class Sandbox:
         return not self._trust and trouble() is None
 
     @property
-    def _folder(self) -> Path:
+    def _files(self) -> Scratch:
         """Where files lie; made when first wanted."""
-        if self._files is None:
-            self._files = _Files()
-        return self._files.folder
+        if self._scratch is None:
+            self._scratch = Scratch()
+        return self._scratch
 
     def load(self, submission: Submission) -> None:
         """Have a child import an attack, or raise PluginError."""
@@ -175,13 +175,12 @@ class Sandbox:
             child.kill()
         if not self._trust:
             demand(submission)
-        number = next(self._numbers)
-        exchange = Path(tempfile.mkdtemp(dir=self._folder, prefix="child-"))
-        exchange.chmod(0o755)  # its user is another; who else is here cannot come this far
+        exchange = self._files.for_child()
         allowed = max(needed, min(_AT_FIRST, machine_bytes()))
         child = self._children[label] = Child(
-            submission, self._device, exchange, allowed=allowed, wall=self._walls, number=number
+            submission, self._device, exchange, allowed=allowed, wall=self._walls
         )
+        self._heard.add(child.ear.take())
         return child
 
     def _ask(
@@ -199,13 +198,14 @@ class Sandbox:
             answered = child.ask(
                 request, seconds, grace=_GRACE_SECONDS, count=count, largest=largest
             )
+            self._heard.add(child.ear.take())
             return answered, child
 
     def _shown(self, child: Child, networks: Sequence[nn.Module]) -> bool:
         """Have a child read a stack's networks, before the clock of its attack runs."""
         for network in self._models.keys() - set(networks):
             name = self._models.pop(network)
-            for path in self._folder.glob(f"*/{name}"):
+            for path in self._files.folder.glob(f"*/{name}"):
                 path.unlink()
         try:
             names = [self._model_file(network) for network in networks]
@@ -214,7 +214,7 @@ class Sandbox:
             return False
         for name in names:
             if not (child.exchange / name).exists():
-                os.link(self._folder / "models" / name, child.exchange / name)
+                os.link(self._files.folder / "models" / name, child.exchange / name)
         files = [str(child.exchange / name) for name in names]
         if files != child.models:
             child.models = files
@@ -224,32 +224,13 @@ class Sandbox:
     def _model_file(self, network: nn.Module) -> str:
         """Return the name of a network's file, which is written once."""
         if network not in self._models:
-            folder = self._folder / "models"
+            folder = self._files.folder / "models"
             folder.mkdir(exist_ok=True)
             path = Path(tempfile.mkdtemp(dir=folder)).with_suffix(".safetensors")
             save_model(network, path)
             path.chmod(0o644)
             self._models[network] = path.name
         return self._models[network]
-
-
-@dataclass
-class _Files:
-    """A folder that is gone when this process is, killed or not."""
-
-    def __post_init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="gradleak-"))
-        self._remover = subprocess.Popen(
-            ["sh", "-c", _REMOVES, "sh", str(self.folder)],
-            stdin=subprocess.PIPE,
-            start_new_session=True,
-        )
-
-    def remove(self) -> None:
-        """Remove the folder and what it holds."""
-        assert self._remover.stdin
-        self._remover.stdin.close()
-        self._remover.wait()
 
 
 @contextmanager

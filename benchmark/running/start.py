@@ -18,12 +18,13 @@ from benchmark.registry import Registry
 from benchmark.running.checks import check
 from benchmark.running.cost import Prediction, table
 from benchmark.running.engines import check_engine, engine_of
+from benchmark.running.heard import Heard
 from benchmark.running.learned import Learned
 from benchmark.running.order import Order, device_named, groups_of, load
 from benchmark.running.plan import Group, Survey, survey
 from benchmark.running.progress import Progress
 from benchmark.running.provenance import check_key, provenance, read_key
-from benchmark.running.runner import Runner, Tally
+from benchmark.running.runner import Runner, Shows, Tally
 from benchmark.running.scores import scores
 from benchmark.running.smoke import Smoked, failed, smoke
 from benchmark.running.smoke import table as outcomes
@@ -33,13 +34,12 @@ INTERRUPTED = 130
 """Exit code of what a person interrupted, as shells have it."""
 
 
-def carry_out(order: Order, *, only_plan: bool, verbose: bool = False) -> int:
+def carry_out(order: Order, *, only_plan: bool) -> int:
     """Run an order and print what came of it; before it runs, what it would cost.
 
     Args:
         order: what to run.
         only_plan: say what is due, and run nothing.
-        verbose: say it of every cell and seed.
 
     Returns:
         The exit code: 2 where a submission failed on every trial it was given, 130 where a person
@@ -60,14 +60,14 @@ def carry_out(order: Order, *, only_plan: bool, verbose: bool = False) -> int:
     left = found.due
     check(dict.fromkeys(cell.protocol for cell, _ in left), order.mirror)
     console = Console(file=sys.stdout, highlight=False)
-    cells = sum(len(group.attacks) * len(group.seeds) for group in due)
+    count = sum(len(group.attacks) * len(group.seeds) for group in due)
     trials = sum(len(each) for _, each in left)
-    line = f"{order.suite}: {cells} cells, {len(left)} due with {trials} trials"
+    line = f"{order.suite}: {count} cells, {len(left)} due with {trials} trials"
     say(console, line)
     for line in _doubts(order, due, found):
         say(console, line)
     if only_plan:
-        _print_plan(left, verbose=verbose)
+        _print_plan(left, verbose=order.verbose)
     cores = max(1, torch.get_num_threads() // max(1, order.jobs))
     learned = Learned.here(order.results, device, cores)
     cost = Prediction(
@@ -87,12 +87,15 @@ def carry_out(order: Order, *, only_plan: bool, verbose: bool = False) -> int:
         say(console, f"nothing is due; next: {_next(order)}")
         return 0
     with ExitStack() as stack:
-        worker_of, due, disabled = load(order, due, device, stack)
-        engine = engine_of(order, [cell for cell, _ in left], device, key, worker_of, stack)
+        heard = Heard()
+        worker_of, due, disabled = load(order, due, device, stack, heard)
+        cells = [cell for cell, _ in left]
+        engine = engine_of(order, cells, device, key, worker_of, heard, stack)
         progress = stack.enter_context(
             Progress(len(left), trials, console, engine.width, cost.seconds)
         )
-        runner = Runner(order.results, engine, progress)
+        shows: Shows = "failures" if order.traceback else "nothing"
+        runner = Runner(order.results, engine, progress, "everything" if order.verbose else shows)
         try:
             tally = runner.run(order.arrange(due) if order.arrange else due, order.until)
         except KeyboardInterrupt:

@@ -73,16 +73,23 @@ def demand_trust(submission: Submission) -> None:
 
 
 def walled(
-    command: Sequence[str], submission: Submission, exchange: Path, *, user: int, gpu: bool
+    command: Sequence[str],
+    submission: Submission,
+    others: Sequence[Path],
+    *,
+    user: int,
+    gpu: bool,
+    data: bool = False,
 ) -> list[str]:
     """Return a command line that runs a command behind the wall, in the repository's folder.
 
     Args:
         command: of this very Python.
         submission: the one that it may read.
-        exchange: the one folder of the harness that it may read.
+        others: files and folders that it may read too.
         user: a number; of two children that run at once it should differ.
         gpu: whether it needs the devices of one.
+        data: whether the data sets that packages carry are left in them.
 
     Raises:
         PluginError: the submission's folder holds the harness, or a home, too.
@@ -95,8 +102,8 @@ def walled(
         *("--clearenv", *_environment()),
         *("--dev", "/dev", *_scratch("/dev/shm"), "--proc", "/proc", *_scratch("/tmp")),
         *_readable(shown),
-        *_emptied(shown),
-        *_readable([*_code(submission), exchange]),
+        *_emptied(shown, () if data else _DATA),
+        *_readable([*_code(submission), *others]),
         *("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", str(ROOT)),
     ]
     return _built(options, command, user)
@@ -170,11 +177,11 @@ def _readable(paths: Iterable[Path]) -> Iterator[str]:
         yield from (bind, str(path), str(path))
 
 
-def _emptied(shown: Sequence[Path]) -> Iterator[str]:
-    """Yield what puts empty folders over data that lies among what is shown."""
+def _emptied(shown: Sequence[Path], data: Sequence[str]) -> Iterator[str]:
+    """Yield what puts empty folders over data, and over ours, that lie among what is shown."""
     libraries = {Path(name) for name in sys.path}
     libraries |= {place for name in _LIBRARIES for place in Path("/usr").glob(name)}
-    for place in sorted(library / name for library in libraries for name in _DATA):
+    for place in sorted(library / name for library in libraries for name in data):
         if place.is_dir() and any(place.is_relative_to(other) for other in shown):
             yield from ("--tmpfs", str(place), "--remount-ro", str(place))
     for place in (ROOT / name for name in _PRIVATE):  # where packages hold the harness too

@@ -7,7 +7,7 @@ import math
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -17,10 +17,10 @@ from benchmark.errors import RecordError
 from benchmark.protocol import Protocol, load_protocol, load_suite, protocol_files
 from benchmark.records import Reading, read_folder
 from benchmark.registry import Registry
+from benchmark.running.defending import Defending
 from benchmark.running.order import device_named, workers
 from benchmark.running.progress import Progress
 from benchmark.running.provenance import check_key, provenance, read_key
-from benchmark.running.wall import demand_trust
 from benchmark.seeds import Key
 from benchmark.verify.report import DIFFERS, table
 from benchmark.verify.rerun import Compared, compare, rerun
@@ -107,12 +107,12 @@ def _rerun(
     """Run strata again, and attest along the way what that vouches for."""
     device = device_named(request.device)
     place = provenance(device, key)
-    for stratum in chosen if not request.trust else ():
-        demand_trust(stratum.cell.defense)
-    voucher = Voucher(chosen, attested, standing, place)
     console = Console(file=sys.stderr, highlight=False)
     found: list[Compared] = []
     with ExitStack() as stack:
+        if not request.trust:
+            chosen = _guarded(chosen, stack.enter_context(Defending(device)))
+        voucher = Voucher(chosen, attested, standing, place)
         progress = stack.enter_context(Progress(len(chosen), len(chosen), console))
         for one in rerun(
             chosen,
@@ -130,6 +130,14 @@ def _rerun(
     if voucher.made:
         print(f"{voucher.made} attestations added to {attested.path}")
     return found
+
+
+def _guarded(chosen: Sequence[Stratum], defending: Defending) -> list[Stratum]:
+    """Return strata whose outside defenses are called behind the wall."""
+    return [
+        replace(one, cell=replace(one.cell, defense=defending.guard(one.cell.defense)))
+        for one in chosen
+    ]
 
 
 def _protocols(suite: str | None, reading: Reading) -> list[Protocol]:

@@ -74,7 +74,7 @@ def test_folder_that_holds_the_harness_is_refused(plugin, monkeypatch, tmp_path)
     (found,) = Registry([plugin("good")]).find("attack", "good")
     monkeypatch.setattr(wall, "ROOT", found.folder / "checkout")
     with pytest.raises(PluginError, match="wanted a folder of its own"):
-        wall.walled(["true"], found, tmp_path, user=0, gpu=False)
+        wall.walled(["true"], found, [tmp_path], user=0, gpu=False)
 
 
 def test_without_bubblewrap_outside_code_is_refused_with_what_installs_it(
@@ -94,14 +94,19 @@ def wall_is_missing():
     return "bubblewrap is not installed; get it by: apt install bubblewrap"
 
 
-def test_defense_from_outside_is_refused_where_it_is_not_trusted(gradleak, plugin, tiny, tmp_path):
-    source = "raise SystemExit('imported')"
+def test_defense_from_outside_is_imported_behind_the_wall_alone(
+    gradleak, plugin, tiny, tmp_path, monkeypatch
+):
+    monkeypatch.delenv("HARNESS", raising=False)
+    source = "import os; os.environ['HARNESS'] = 'here'; raise SystemExit('imported')"
     folder = plugin("odd", source=source, kind="defense")
     words = ("run", tiny(), "--plugins", folder, "--results", tmp_path / "r", "--defense", "odd")
     ended = gradleak(*words)
-    assert ended.code == 2
-    assert "defense odd comes from outside and would run in this process" in ended.err
-    assert "imported" in gradleak(*words, "--trust-plugins").err
+    assert (ended.code, len(ended.err.splitlines())) == (2, 1)
+    assert "SystemExit: imported" in ended.err
+    assert "HARNESS" not in os.environ
+    monkeypatch.setattr(wall, "trouble", wall_is_missing)
+    assert "defense odd comes from outside: bubblewrap is not installed" in gradleak(*words).err
 
 
 def test_a_sandbox_says_which_wall_it_has(torch_cpu):

@@ -162,7 +162,7 @@ def test_children_and_files_are_gone_at_the_end(plugin, bench):
     folder = plugin("good", f"{body}\nreturn grey(seen)")
     with Sandbox(torch.device("cpu"), trust=True) as made:
         bench(folder).run("good", worker=made)
-        files = made._folder
+        files = made._files.folder
         assert os.listdir(files)
     pid = int((folder / "good/pid").read_text())
     assert pid != os.getpid()
@@ -175,7 +175,7 @@ def test_files_are_gone_after_a_parent_that_is_killed(tmp_path):
     source = """import os, signal, torch
 from benchmark.running.sandbox import Sandbox
 made = Sandbox(torch.device("cpu"), trust=True)
-print(made._folder, flush=True)
+print(made._files.folder, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)"""
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, cwd=ROOT, text=True)
     assert done.returncode == -9

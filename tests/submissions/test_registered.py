@@ -15,7 +15,6 @@ SUBMISSIONS = [
     for submission in REGISTRY.all(kind)
     if not submission.outside
 ]
-KNOWN = {"attack random": "draws tokens of a length that it does not say it needs"}
 CPU = torch.device("cpu")
 
 
@@ -23,13 +22,7 @@ def label(submission):
     return f"{submission.manifest.kind} {submission.label}"
 
 
-def marked(submission):
-    reason = KNOWN.get(label(submission))
-    marks = [pytest.mark.xfail(reason=reason, strict=True)] if reason else []
-    return pytest.param(submission, id=label(submission), marks=marks)
-
-
-@pytest.mark.parametrize("submission", map(marked, SUBMISSIONS))
+@pytest.mark.parametrize("submission", SUBMISSIONS, ids=label)
 def test_every_promise_is_kept(submission):
     rows = list(examine(submission, REGISTRY))
     assert len(rows) > 8

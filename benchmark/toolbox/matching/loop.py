@@ -109,8 +109,11 @@ def _advance(
     values = torch.stack([_begin(owner, plan, sought) for owner in owners])
     values = values.to(next(tracer.network.parameters()))
     rows = Rows(values)
-    state = plan.optimiser.start(values)
     granted = trials[0].seen.budget.gradient_evaluations // plan.restarts
+    optimiser = plan.optimiser
+    if plan.objective is not None and granted:
+        optimiser = optimiser.within(granted)
+    state = optimiser.start(values)
     steps = plan.steps if plan.objective is None else min(plan.steps, granted)
     for step in range(steps):
         problem.progress = step / steps
@@ -121,7 +124,7 @@ def _advance(
             rows.first = losses.cpu()
         values = _perturb(moved, problem, [owners[i] for i in rows.running.tolist()], rate)
         broken = ~(losses.isfinite() & values.isfinite().all(1))
-        spent_up = problem.spent + plan.optimiser.most > granted
+        spent_up = problem.spent + optimiser.most > granted
         ending = broken | stopped | (spent_up if plan.objective is not None else broken)
         if step == steps - 1:
             ending = torch.ones_like(ending)

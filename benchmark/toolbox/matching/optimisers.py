@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -54,6 +54,10 @@ class Optimiser(Protocol):
         """Most evaluations of a step."""
         ...
 
+    def within(self, granted: int) -> Optimiser:
+        """Return it as it is where a step takes no more evaluations than these, 1 or more."""
+        ...
+
     def start(self, values: Tensor) -> OptimiserState:
         """Return the state before the first step at values (trials, numel)."""
         ...
@@ -86,6 +90,10 @@ class Adam:
     def most(self) -> int:
         """Most evaluations of a step."""
         return 1
+
+    def within(self, granted: int) -> Adam:
+        """Return it: a step takes one."""
+        return self
 
     def start(self, values: Tensor) -> _AdamState:
         """Return the state before the first step at values (trials, numel)."""
@@ -152,6 +160,10 @@ class LBFGS:
     def most(self) -> int:
         """Most evaluations of a step."""
         return 1 + self.line_search
+
+    def within(self, granted: int) -> LBFGS:
+        """Return it, with a shorter search where fewer evaluations than it may take are granted."""
+        return self if granted >= self.most else replace(self, line_search=granted - 1)
 
     def start(self, values: Tensor) -> _LBFGSState:
         """Return the state before the first step at values (trials, numel)."""

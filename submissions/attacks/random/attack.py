@@ -23,6 +23,10 @@ class Random(Attack):
 
     needs: ClassVar = frozenset({Grant.BATCH_SIZE})
 
+    def applies(self, seen: Observation) -> None:
+        if seen.model.track == "text":
+            seen.knowledge.require(Grant.LENGTH)
+
     def reconstruct(self, seen: Observation) -> Reconstruction:
         if seen.model.track == "text":
             words, size = TextVictim.of(seen.model).spec.vocabulary, (seen.batch_size, seen.length)

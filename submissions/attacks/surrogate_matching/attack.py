@@ -43,7 +43,7 @@ class SurrogateMatching(SearchAttack):
     total_variation: float = 1e-3
 
     def plan(self, seen: Observation) -> Search:
-        each = min(self.steps, seen.budget.gradient_evaluations) // len(_PLACES)
+        each = min(self.steps, seen.budget.gradient_evaluations) // len(_places(seen))
         prior = Term(self.total_variation, TotalVariation())
         return Search(
             CosineDistance(), max(each, 1), Adam(), self.rate, CosineDecay(), terms=(prior,)
@@ -62,11 +62,16 @@ class SurrogateMatching(SearchAttack):
     def _reconstruct(self, seen: Observation) -> Reconstruction:
         plan, labels = self.plan(seen), self._labels(seen)
         found: list[Found] = []
-        for place in _PLACES:
+        for place in _places(seen):
             between = Stack([_surrogate(seen, place)])
             found += search(between, plan, [labels], self.matched(seen))
         best = min(found, key=lambda answer: answer.mismatch)
         return replace(best, gradient_evaluations=sum(one.gradient_evaluations for one in found))
+
+
+def _places(seen: Observation) -> tuple[float, ...]:
+    """Return the places that the budget reaches: one takes a gradient at least."""
+    return _PLACES[: max(1, seen.budget.gradient_evaluations)]
 
 
 def _surrogate(seen: Observation, place: float) -> Observation:

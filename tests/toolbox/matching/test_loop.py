@@ -332,7 +332,7 @@ def test_adam_spends_its_steps_or_the_budget_shared_by_restarts(
     assert sum(traced) == spent
 
 
-@pytest.mark.parametrize("evaluations", [21, 22, 45, 64])
+@pytest.mark.parametrize("evaluations", [1, 2, 5, 21, 22, 45, 64])
 @pytest.mark.parametrize("restarts", [1, 2])
 def test_lbfgs_never_spends_more_than_the_budget(make_stack, traced, evaluations, restarts):
     plan = Search(SquaredDistance(), 1000, LBFGS(), rate=1.0, restarts=restarts)
