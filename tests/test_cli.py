@@ -179,7 +179,7 @@ def test_near_names_are_suggested(gradleak):
         (("run", "quik"), "no suite or protocol 'quik'; did you mean quick?"),
         (("list", "attack"), "no list of 'attack'; did you mean attacks"),
         (("show", "dlgg"), "nothing is called 'dlgg'; did you mean dlg"),
-        (("verfy",), "Did you mean 'verify'?"),
+        (("nightli",), "Did you mean 'nightly'?"),
     ):
         ended = gradleak(*words)
         assert (ended.code, ended.err.count("\n")) == (2, 1)

@@ -148,7 +148,7 @@ def test_what_another_runner_holds_is_waited_for(run, results):
 @pytest.mark.parametrize("engine", ["local", pytest.param("jobs", marks=pytest.mark.slow)])
 def test_runs_that_meet_with_trouble_at_random_moments_end_as_a_whole_one(engine):
     script = Path(__file__).parents[1] / "endurance.py"
-    words = [sys.executable, str(script), "--kills", "3", "--seed", "1", "--engine", engine]
+    words = [sys.executable, str(script), "--kills", "1", "--seed", "1", "--engine", engine]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "records lost: 0" in done.stdout

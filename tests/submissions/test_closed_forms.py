@@ -89,8 +89,8 @@ def test_rounding_decides_nothing_where_an_image_is_not_determined(quick, seen_b
     [("position_closed_form", "laplacian_noise"), ("span_closed_form", "gaussian_noise")],
 )
 def test_more_noise_leaves_less_of_every_trial(psnr, attack, law):
-    scores = [psnr("quick_digits_b", attack, f"{law},scale={s}") for s in (0.001, 0.01, 0.1)]
-    assert all(one > two > three for one, two, three in zip(*scores, strict=True))
+    scores = [psnr("quick_digits_b", attack, f"{law},scale={s}") for s in (0.001, 0.1)]
+    assert all(little > much for little, much in zip(*scores, strict=True))
 
 
 @pytest.mark.slow
