@@ -14,9 +14,10 @@ from tabulate import tabulate
 from benchmark.data.catalogue import CATALOGUE
 from benchmark.documents import read_document
 from benchmark.errors import BenchmarkError, PluginError, unknown
+from benchmark.manifest import Kind
 from benchmark.metrics import METRICS
 from benchmark.protocol.places import protocol_files, suite_files
-from benchmark.registry import Kind, Registry, Submission
+from benchmark.registry import Registry, Submission
 
 Rows = tuple[list[str], list[list[object]]]
 

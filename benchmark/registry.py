@@ -13,22 +13,19 @@ import sys
 import types
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Any, get_type_hints
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from benchmark.contract.grants import Grant, Server
 from benchmark.errors import PluginError, unknown
 from benchmark.identity import OWN, ROOT, contents, fingerprint, inherited, sources
+from benchmark.manifest import MANIFEST, Kind, Manifest, Scalar, read_manifest, read_own_manifest
 
-Scalar = bool | int | float | str | None
-Kind = Literal["attack", "defense"]
-MANIFEST = "submission.yaml"
 ENTRY_POINTS = "gradleak.submissions"
 """The group by which an installed package names the package that holds its submissions."""
 _EXPONENT = re.compile(r"[-+]?\d+e[-+]?\d+")  # to YAML 1.1 a word
@@ -38,53 +35,6 @@ LABEL = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_-]*/)?[a-z0-9][A-Za-z0-9_,=.+-]*"
 _LONGEST_LABEL = 150  # it is a file's name, and stands on pages
 TUNED: tuple[str, Scalar] = ("rate", "tuned")
 """The argument that stands for the rate that `gradleak tune` chose in a protocol."""
-
-
-class Manifest(BaseModel):
-    """What `submission.yaml` says."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: str = Field(pattern=r"^([a-z0-9][a-z0-9_-]*/)?[a-z0-9][a-z0-9_]*$")
-    """Of an installed package's, `package/name`; the file says the second part alone."""
-    kind: Kind
-    entry: str = Field(pattern=r"^[A-Za-z_]\w*:[A-Za-z_]\w*$")
-    """`module:Class`, the module a file of the folder."""
-    version: int = Field(default=1, ge=1)
-    """Raised when its answers change; its records are then due."""
-    rounding_decides: bool = False
-    """Whether answers hang on the last bit of a float32: the same on the same machine in a stack
-    of the same trials, elsewhere others. Seen where trials are run again on another processor."""
-    title: str
-    paper: str | None = None
-    """Where the method comes from."""
-    control: bool = False
-    """A yardstick, set apart on the board."""
-    grants: tuple[Grant, ...] = ()
-    """Facts that no protocol gives; a control's alone."""
-    server: Server = "honest_but_curious"
-    """`malicious` where the method also chooses the parameters that are sent."""
-    variants: tuple[dict[str, Scalar], ...] = ({},)
-    """Arguments to run under; `{}` is the defaults."""
-    paper_gradients: int | dict[str, int] | None = None
-    """Gradients of the victim that the paper's own experiments spend on one trial, at its settings
-    closest to ours; by data set where they differ."""
-    adaptive_to: tuple[str, ...] = ()
-    """Names of the defenses that an attack knows how to meet."""
-    strength: str | None = None
-    """A defense's argument at whose zero it does nothing."""
-    deviations: str | None = None
-    """What differs from the paper and may help or hinder, in one line."""
-
-    @model_validator(mode="after")
-    def _grants_are_a_controls(self) -> Manifest:
-        if self.grants and not self.control:
-            raise ValueError("grants are a control's alone")
-        if self.adaptive_to and self.kind != "attack":
-            raise ValueError("adaptive_to is an attack's alone")
-        if self.strength and self.kind != "defense":
-            raise ValueError("strength is a defense's alone")
-        return self
 
 
 @dataclass(frozen=True)
@@ -121,7 +71,10 @@ class Submission:
         """Its own version, and those above 1 of what it imports: `2+matching.3`."""
         found = inherited(self.files)
         for folder in {path.parent for path in self.files} - {self.folder}:
-            if folder.parent.parent == OWN and (other := _manifest(folder / MANIFEST)).version > 1:
+            if (
+                folder.parent.parent == OWN
+                and (other := read_manifest(folder / MANIFEST)).version > 1
+            ):
                 found[other.name] = other.version
         borrowed = (f"{name}.{version}" for name, version in sorted(found.items()))
         return "+".join([str(self.manifest.version), *borrowed])
@@ -253,7 +206,7 @@ class Registry:
         self.broken[folder] = said
 
     def _add(self, path: Path, package: str | None) -> None:
-        manifest = _own_manifest(path) if path.is_relative_to(OWN) else _manifest(path)
+        manifest = read_own_manifest(path) if path.is_relative_to(OWN) else read_manifest(path)
         if manifest.control and not path.is_relative_to(OWN):
             raise PluginError(f"{path}: control: a yardstick is the repository's own")
         if package is not None:
@@ -337,29 +290,6 @@ def _scalar(text: str) -> Scalar:
 def exactly(label: str) -> str:
     """Return what selects the one submission of a label, and no variant beside it."""
     return label if "," in label else f"{label},defaults"
-
-
-@cache
-def _own_manifest(path: Path) -> Manifest:
-    return _manifest(path)
-
-
-def _manifest(path: Path) -> Manifest:
-    if not path.is_file():
-        raise PluginError(f"{path}: wanted a regular file")
-    try:
-        manifest = Manifest.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise PluginError(f"{path}: malformed YAML: {str(error).splitlines()[0]}") from error
-    except OSError as error:
-        raise PluginError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(key) for key in first["loc"])
-        raise PluginError(f"{path}: {where}: {first['msg']}") from error
-    if "/" in manifest.name:
-        raise PluginError(f"{path}: name: wanted no /, which stands after a package's name")
-    return manifest
 
 
 def _installed() -> list[tuple[str, Path | None]]:

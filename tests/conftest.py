@@ -31,12 +31,6 @@ settings.load_profile("steady")
 # workers of xdist inherit it: two of two threads each on two cores spend their time waiting
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-
-def pytest_xdist_auto_num_workers() -> int:
-    """Return one worker more than there are cores: many a test waits for a process it started."""
-    return len(os.sched_getaffinity(0)) + 1
-
-
 TINY = {
     "name": "tiny",
     "version": 1,

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 LAYERS = (
     ("errors", "git", "lazy", "seeds", "versions"),
     ("contract", "documents", "identity", "options"),
-    ("metrics", "data", "victims"),
+    ("metrics", "data", "manifest", "victims"),
     ("toolbox", "protocol", "registry", "federation", "records"),
     (
         "api",

@@ -13,8 +13,9 @@ from tabulate import tabulate
 from benchmark.conformance.asking import examined
 from benchmark.conformance.rows import Row
 from benchmark.errors import BenchmarkError, ProtocolError, unknown
+from benchmark.manifest import MANIFEST, Kind
 from benchmark.protocol.places import is_file, protocol_files
-from benchmark.registry import MANIFEST, Kind, Registry, Submission
+from benchmark.registry import Registry, Submission
 from benchmark.running.heard import Ear
 
 _KINDS: tuple[Kind, Kind] = ("attack", "defense")

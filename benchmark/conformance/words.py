@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmark.conformance.rows import Broken, NotAsked, Row, ask, line_of
-from benchmark.registry import MANIFEST, Submission
+from benchmark.manifest import MANIFEST
+from benchmark.registry import Submission
 
 _NAMED = re.compile(r"[A-Z][A-Za-zÀ-ž]{2,}|\d{4}\.\d{4,5}")  # authors and methods; of arXiv
 

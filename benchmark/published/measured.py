@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from benchmark.contract import Update
 from benchmark.errors import PluginError, RecordError
 from benchmark.identity import harness_version
+from benchmark.manifest import Kind
 from benchmark.prices import Prices, present_key
 from benchmark.protocol import Protocol, VisionProtocol, load_protocol, load_utility
 from benchmark.published.ledger import Published
 from benchmark.published.verdicts import NotRun, Ours
 from benchmark.records import read_table
-from benchmark.registry import Kind, Registry, Submission, exactly
+from benchmark.registry import Registry, Submission, exactly
 from benchmark.seeds import PUBLIC, generator
 from benchmark.stats import CELL, RAN, tidy
 from benchmark.tunings import resolve

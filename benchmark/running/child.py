@@ -16,7 +16,8 @@ from torch import nn
 
 from benchmark.contract import Attack, Defense, Observation, Stack, Victim
 from benchmark.errors import BenchmarkError, NotApplicable, PluginError
-from benchmark.registry import Manifest, Submission
+from benchmark.manifest import Manifest
+from benchmark.registry import Submission
 from benchmark.running.answers import pack_parameters, pack_reconstruction
 from benchmark.running.channel import Answer, ChildsKind, one_line, say
 from benchmark.running.defense_child import serve_defense

@@ -12,8 +12,9 @@ import torch
 
 from benchmark.contract import Defense
 from benchmark.errors import BenchmarkError, DefenseError, PluginError
+from benchmark.manifest import Kind
 from benchmark.protocol import load_suite
-from benchmark.registry import Kind, Registry, Submission
+from benchmark.registry import Registry, Submission
 from benchmark.running.defending import Defending
 from benchmark.running.heard import Heard
 from benchmark.running.inprocess import InProcess
