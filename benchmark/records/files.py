@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from filelock import FileLock
 from pydantic import ValidationError
@@ -93,10 +93,10 @@ class Reader:
         """
         try:
             with self.path.open("rb") as file:
-                there = os.fstat(file.fileno())
-                if there.st_ino != self._inode or there.st_size < self._offset:
+                inode = os.fstat(file.fileno()).st_ino
+                if inode != self._inode or not self._goes_on(file):
                     self._forget()
-                    self._inode = there.st_ino
+                    self._inode = inode
                 file.seek(self._offset)
                 *whole, tail = file.read().split(b"\n")
         except FileNotFoundError:
@@ -121,6 +121,11 @@ class Reader:
         if tail:
             damaged.append(self._said(self._lines + 1, "cut off before its end"))
         return Reading(self._found.records, [*self._found.damaged, *damaged])
+
+    def _goes_on(self, file: BinaryIO) -> bool:
+        """Tell whether a line still ends where reading stopped; else it was written over."""
+        file.seek(max(self._offset - 1, 0))
+        return self._offset == 0 or file.read(1) == b"\n"
 
     def _take(self, content: Any) -> None:  # noqa: ANN401  (whatever a line held)
         if not isinstance(content, dict):

@@ -278,6 +278,15 @@ def test_failed_replace_leaves_the_old_file_and_no_other(path, monkeypatch):
     ]
 
 
+def test_file_written_over_by_a_longer_one_that_is_cut_is_read_anew(path):
+    append(path, [record(0), record(1)])
+    assert len(known(path).records) == 2
+    text = encode([record(0), record(1, reason="so many words that the line is longer")])
+    path.write_text(text[:-2])
+    assert [each.trial for each in known(path).records] == [0]
+    assert "cut off before its end" in known(path).damaged[0]
+
+
 def fill(file, data):
     """Write some of it, as to a disk that is full then."""
     file.write(data[:30])
