@@ -18,6 +18,12 @@ Attacks = Annotated[
 Defenses = Annotated[
     list[str] | None, typer.Option("--defense", help=f"Only this defense{SELECTS}", metavar="NAME")
 ]
+Trials = Annotated[
+    str | None, typer.Option(help="At most the first N trials of each seed.", metavar="N")
+]
+Protocols = Annotated[
+    Path | None, typer.Option(help="A folder of your own protocols and suites.", metavar="DIR")
+]
 Plan = Annotated[
     bool, typer.Option("--plan", help="Only say what is due and its cost; run and write nothing.")
 ]

@@ -17,8 +17,10 @@ from benchmark.options import (
     OwnResults,
     Plan,
     Plugins,
+    Protocols,
     Results,
     Seeds,
+    Trials,
     TrustPlugins,
     count,
     mirror,
@@ -31,18 +33,13 @@ def run(
     suite: Annotated[str, typer.Argument(metavar="SUITE_OR_PROTOCOL")],
     attack: Attacks = None,
     defense: Defenses = None,
-    trials: Annotated[
-        str | None, typer.Option(help="At most the first N trials of each seed.", metavar="N")
-    ] = None,
+    trials: Trials = None,
     seeds: Seeds = None,
     device: Device = "auto",
     results: OwnResults = None,
     data: Mirror = None,
     plugins: Plugins = None,
-    protocols: Annotated[
-        Path | None,
-        typer.Option(help="A folder of your own protocols and suites.", metavar="DIR"),
-    ] = None,
+    protocols: Protocols = None,
     trust_plugins: TrustPlugins = False,
     isolate: Annotated[
         bool, typer.Option("--isolate", help="Run every attack in a child process.")

@@ -16,7 +16,9 @@ from benchmark.options import (
     OwnResults,
     Plan,
     Plugins,
+    Protocols,
     Seeds,
+    Trials,
     numbers,
 )
 from benchmark.options import count as count_of
@@ -34,18 +36,13 @@ def verified(
     ],
     attack: Attacks = None,
     defense: Defenses = None,
-    trials: Annotated[
-        str | None, typer.Option(help="At most the first N trials of each seed.", metavar="N")
-    ] = None,
+    trials: Trials = None,
     seeds: Seeds = None,
     device: Device = "auto",
     results: OwnResults = None,
     data: Mirror = None,
     plugins: Plugins = None,
-    protocols: Annotated[
-        Path | None,
-        typer.Option(help="A folder of your own protocols and suites.", metavar="DIR"),
-    ] = None,
+    protocols: Protocols = None,
     plan: Plan = False,
 ) -> None:
     """Run attacks on canaries under a secret key, and hold their public records against them.

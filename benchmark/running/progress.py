@@ -13,6 +13,8 @@ from rich.progress import Progress as Bars
 
 from benchmark.cell import Cell
 
+_TOLD_FROM = 0.01  # of what is expected
+
 
 class Progress:
     """Tells a person what a run is at; bars leave a line behind.
@@ -86,20 +88,25 @@ class Progress:
         self._done += 1
         self._past += self._seconds.get(str(cell), 0.0) if self._seconds else 1.0
         if self._bars:
-            self._bars.update(self._all, advance=1, said=f", {self._state()}")
+            self._bars.update(self._all, advance=1, said="".join(f", {s}" for s in self._state()))
             return
         group = f"{cell.protocol.name} x {cell.defense.label} x seed {cell.seed}"
         if group not in self._groups:
             self._groups.add(group)
-            self.say(f"[{self._done}/{self._cells} cells, {self._state()}] {group}")
+            self.say(
+                f"[{', '.join([f'{self._done}/{self._cells} cells', *self._state()])}] {group}"
+            )
 
-    def _state(self) -> str:
-        """Return how many cells run, how many trials failed, and hours and minutes left."""
+    def _state(self) -> list[str]:
+        """Return how many cells run, how many trials failed, and hours and minutes left.
+
+        Of these nothing is said before a hundredth is done: the first cell takes what all share.
+        """
         running = min(max(self._started - self._done, 0), self._width)
         told = [f"{running} running"] if running else []
         told += [f"{self._failed} trials failed"] if self._failed else []
-        if self._past:
+        if self._past >= _TOLD_FROM * self._expected:
             taken = (time.monotonic() - self._begun) / self._past
             minutes = round(taken * max(self._expected - self._past, 0.0) / 60)
             told.append(f"{minutes // 60}:{minutes % 60:02} left" if minutes else "< 0:01 left")
-        return ", ".join(told)
+        return told
