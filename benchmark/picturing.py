@@ -10,8 +10,8 @@ from benchmark.errors import ProtocolError
 from benchmark.leaderboard.gallery import draw, rows
 from benchmark.protocol import load_protocol
 from benchmark.registry import Registry
+from benchmark.running.device import device_named
 from benchmark.running.inprocess import InProcess
-from benchmark.running.order import device_named
 from benchmark.running.wall import demand_trust
 from benchmark.tracks import VisionSetting, load_setting
 

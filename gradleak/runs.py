@@ -26,6 +26,9 @@ def run(
     plugins: Sequence[str | Path] = (),
     isolate: bool = False,
     device: str = "auto",
+    jobs: int = 1,
+    engine: str = "local",
+    address: str | None = None,
 ) -> pd.DataFrame:
     """Run what is missing of a suite, a protocol, or a protocol file of your own.
 
@@ -40,6 +43,9 @@ def run(
         plugins: folders of more submissions, whose attacks run in processes of their own.
         isolate: run every attack in a process of its own.
         device: `auto`, `cpu` or `cuda`.
+        jobs: processes that make cells; 0 as many as this machine has room for.
+        engine: `local`, or `ray` for a cluster's machines.
+        address: with ray, of the cluster; else one of this machine.
 
     Returns:
         The records in that folder, a row a trial; see `load_results`.
@@ -64,6 +70,9 @@ def run(
         mirror=mirror(None if data is None else Path(data)),
         plugins=folders,
         isolate=isolate,
+        jobs=jobs,
+        engine=engine,
+        address=address,
     )
     if code := carry_out(order, only_plan=False):
         raise BenchmarkError(f"{suite}: the run ended with code {code}; its records are kept")

@@ -39,8 +39,8 @@ def train(
     """Train the victims of a protocol with `trained_on`, once; the weights go to a cache."""
     from benchmark.protocol import load_protocol
     from benchmark.registry import Registry
+    from benchmark.running.device import device_named
     from benchmark.running.invert import train_inverters
-    from benchmark.running.order import device_named
     from benchmark.running.train import train
     from benchmark.running.wall import demand_trust
 
@@ -73,7 +73,7 @@ def tune(
     """Tune the rates of searches on public batches, by their own objectives; finish what is due."""
     from benchmark.protocol import load_suite
     from benchmark.records import check_writable
-    from benchmark.running.order import device_named
+    from benchmark.running.device import device_named
     from benchmark.running.provenance import provenance
     from benchmark.running.tune import Tuner
 
@@ -102,7 +102,7 @@ def utility(
 ) -> None:
     """Measure what defenses cost: federated training with each of them on; finish what is due."""
     from benchmark.protocol import load_utility
-    from benchmark.running.order import device_named
+    from benchmark.running.device import device_named
     from benchmark.utility import Order, measure
 
     order = Order(

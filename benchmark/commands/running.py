@@ -79,8 +79,11 @@ def run(
         typer.Option(help="With ray: of the cluster; else one of this machine.", metavar="ADDR"),
     ] = None,
     per_gpu: Annotated[
-        int, typer.Option(help="Processes that share a GPU.", min=1, metavar="K")
-    ] = 1,
+        int,
+        typer.Option(
+            help="Processes that share a GPU; 0: as many as recorded peaks let.", min=0, metavar="K"
+        ),
+    ] = 0,
 ) -> None:
     """Run every attack against every defense of a suite or protocol; finish what is missing.
 

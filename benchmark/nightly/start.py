@@ -19,7 +19,8 @@ from benchmark.records import replace
 from benchmark.registry import Registry
 from benchmark.reproduction import Request as Published
 from benchmark.reproduction import reproduce
-from benchmark.running.order import Order, device_named
+from benchmark.running.device import device_named
+from benchmark.running.order import Order
 from benchmark.running.start import carry_out
 from benchmark.verify import DIFFERS, verify
 from benchmark.verify import Request as Verification

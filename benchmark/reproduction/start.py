@@ -19,8 +19,9 @@ from benchmark.reproduction.due import Cells, Trainings, cells, trainings
 from benchmark.reproduction.page import page
 from benchmark.reproduction.terminal import told
 from benchmark.running.cost import Prediction, table
+from benchmark.running.device import device_named
 from benchmark.running.learned import Learned
-from benchmark.running.order import Order, device_named
+from benchmark.running.order import Order
 from benchmark.running.plan import distinct, survey
 from benchmark.running.start import carry_out
 from benchmark.utility import Order as Training

@@ -21,6 +21,7 @@ from benchmark.registry import Submission
 from benchmark.running.answers import pack_parameters, pack_reconstruction
 from benchmark.running.channel import Answer, ChildsKind, one_line, say
 from benchmark.running.defense_child import serve_defense
+from benchmark.running.device import settled
 from benchmark.running.exchange import load_network, load_observation
 from benchmark.running.inprocess import attempt, corruption, loops, verdict
 from benchmark.running.limits import limit
@@ -36,7 +37,7 @@ def main() -> None:
     requests = sys.stdin.buffer
     start = json.loads(requests.readline())
     torch.set_num_threads(start["threads"])
-    device = torch.device(start["device"])
+    device = settled(start["device"])
     gpu = device.type == "cuda"
     limit(start["allowed"], threads=start["threads"], gpu=gpu, walled=start["walled"])
     try:
@@ -53,7 +54,7 @@ def main() -> None:
 
 
 def _serve(requests: IO[bytes], answers: IO[bytes], attack: Attack, start: dict[str, Any]) -> None:
-    device, label = torch.device(start["device"]), start["manifest"]["name"]
+    device, label = settled(start["device"]), start["manifest"]["name"]
     files: list[str] = []
     models: dict[str, nn.Module] = {}
     for line in requests:

@@ -91,16 +91,21 @@ class Cluster:
         return max(self.width, 1)
 
     @property
+    def rounds(self) -> int:
+        """One after the other: which process makes a cell is for Ray to choose."""
+        return 1
+
+    @property
     def _nodes(self) -> list[dict[str, float]]:
         return [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
 
     def start(self, cell: Cell, trials: Sequence[int]) -> None:
         """Take on the trials of a cell."""
-        self._give(Task(cell, trials))
+        self._give(Task(cell, trials, self._memory_of(cell)))
 
     def _give(self, task: Task) -> None:
         most = max((node.get("memory", 0) for node in self._nodes), default=0)
-        memory = min(self._memory_of(task.cell), int(most))  # alone on a node, if it wants more
+        memory = min(task.memory, int(most))  # alone on a node, if it wants more
         told = self._terms, task.cell, task.cell.identity, task.left
         self._tasks[self._remote.options(memory=memory).remote(*told)] = task
 

@@ -30,8 +30,8 @@ Source = Literal["recorded", "estimated", "unknown"]
 _RATE = {"cpu": 6e10, "cuda": 2e13}
 """Operations a second of a core, or of a GPU: what the recorded searches reach on a core of an
 EPYC, and what is stated for an A100 in float32."""
-START = 0.2
-"""Seconds of a cell before its attack runs: by far the most of a quick one's."""
+START = 0.03
+"""Seconds of a cell beside its attack, on small victims: what is granted, scored and written."""
 _PASSES = 8  # forward passes that cost as much as one gradient of a distance of gradients
 
 
@@ -84,7 +84,6 @@ class Prediction:
         due: Sequence[tuple[Cell, list[int]]],
         known: Iterable[Record],
         results: Path,
-        *,
         device: str,
         cores: int,
         ratios: Mapping[str, float] | None = None,

@@ -35,6 +35,10 @@ class Engine(Interface):
     def ahead(self) -> int:
         """Cells that may wait besides."""
 
+    @property
+    def rounds(self) -> int:
+        """Rounds that are best made beside one another: one for each process that chooses cells."""
+
     def start(self, cell: Cell, trials: Sequence[int]) -> None:
         """Take on the trials of a cell."""
 
@@ -49,7 +53,7 @@ class Engine(Interface):
 class Inline:
     """Makes cells in this process, one after the other."""
 
-    width, ahead = 1, 0
+    width, ahead, rounds = 1, 0, 1
 
     def __init__(self, maker: Maker) -> None:
         self._maker = maker
@@ -69,11 +73,12 @@ class Task:
     """A cell that is made in another process, which may die.
 
     Attributes:
+        memory: bytes that the process may take.
         left: the trials that have not come back.
     """
 
-    def __init__(self, cell: Cell, trials: Sequence[int]) -> None:
-        self.cell, self.left = cell, list(trials)
+    def __init__(self, cell: Cell, trials: Sequence[int], memory: int = 0) -> None:
+        self.cell, self.left, self.memory = cell, list(trials), memory
         self._deaths = 0
 
     def came(self, said: Made | Broken) -> Made:

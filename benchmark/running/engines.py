@@ -13,7 +13,7 @@ from benchmark.registry import Submission
 from benchmark.running.engine import Engine, Inline
 from benchmark.running.heard import Heard
 from benchmark.running.making import Maker, Terms
-from benchmark.running.needs import memory_of, room
+from benchmark.running.needs import memory_of, room, sharing
 from benchmark.running.order import Order
 from benchmark.running.pool import Pool
 from benchmark.running.provenance import provenance
@@ -57,7 +57,9 @@ def engine_of(
     """
     terms = Terms(str(device), order.mirror, key, order.isolate, order.trust)
     gpus = torch.cuda.device_count() if device.type == "cuda" else 0
-    jobs = order.jobs or room(due, order.results, gpus=gpus, per_gpu=order.per_gpu)
+    due = list(due)
+    per_gpu = order.per_gpu or sharing(due, order.results, device)
+    jobs = order.jobs or room(due, order.results, gpus=gpus, per_gpu=per_gpu)
     threads = max(1, torch.get_num_threads() // jobs)
 
     def needed(cell: Cell) -> int:
@@ -66,7 +68,7 @@ def engine_of(
     if order.engine == "ray":
         from benchmark.running.cluster import Cluster
 
-        share = 1 / order.per_gpu if device.type == "cuda" else 0.0
+        share = 1 / per_gpu if device.type == "cuda" else 0.0
         made = Cluster(terms, address=order.address, threads=threads, gpus=share, memory_of=needed)
         return stack.enter_context(made)
     if jobs > 1:

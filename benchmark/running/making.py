@@ -22,6 +22,7 @@ from benchmark.protocol import Protocol
 from benchmark.records import Provenance, Record
 from benchmark.registry import Submission
 from benchmark.running.defending import Defending
+from benchmark.running.device import settled
 from benchmark.running.heard import Heard
 from benchmark.running.order import workers
 from benchmark.running.provenance import made_by, provenance
@@ -94,7 +95,7 @@ class Maker:
     @staticmethod
     def on(terms: Terms, stack: ExitStack) -> Maker:
         """Return what makes cells in a process of its own; leaving the stack ends its children."""
-        device, heard = torch.device(terms.device), Heard()
+        device, heard = settled(terms.device), Heard()
         walls = {"isolate": terms.isolate, "trust": terms.trust}
         defending = stack.enter_context(Defending(device, heard))
         return Maker(

@@ -12,6 +12,7 @@ from benchmark.cell import Cell
 from benchmark.records import known
 from benchmark.running.limits import machine_bytes
 from benchmark.running.plan import file_of_cell
+from benchmark.running.provenance import hardware_of
 
 _BESIDE = 2 * 2**30
 """Bytes beside an attack's own: libraries, data, victim, and the updates that are kept."""
@@ -34,6 +35,23 @@ def free_bytes() -> int:
     with suppress(OSError, ValueError):  # "max" is no number
         free = min(free, int(_GROUP.read_text()))
     return free
+
+
+def sharing(cells: Iterable[Cell], results: Path, device: torch.device) -> int:
+    """Return how many processes one GPU has memory for, by the peaks recorded on its like.
+
+    One where a cell has no such record yet, or where victims live on the processor.
+    """
+    if device.type != "cuda":
+        return 1
+    name, most = hardware_of(device), 0
+    for cell in cells:
+        found = known(file_of_cell(cell, results)).records
+        peaks = [r.peak_bytes or 0 for r in found if r.provenance.hardware == name]
+        if not any(peaks):
+            return 1
+        most = max(most, *peaks)
+    return max(1, torch.cuda.mem_get_info(device)[0] // (_BESIDE + most))
 
 
 def room(cells: Iterable[Cell], results: Path, *, gpus: int, per_gpu: int) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from benchmark.contract import Defense
-from benchmark.errors import BenchmarkError, DefenseError, PluginError
+from benchmark.errors import DefenseError, PluginError
 from benchmark.manifest import Kind
 from benchmark.protocol import load_suite
 from benchmark.registry import Registry, Submission
@@ -50,7 +50,7 @@ class Order:
     engine: str = "local"
     address: str | None = None
     """Of a cluster."""
-    per_gpu: int = 1
+    per_gpu: int = 0
     """Processes that share a GPU."""
     until: float | None = None
     """`time.monotonic` after which no group is begun."""
@@ -64,21 +64,6 @@ class Order:
     """Whether to show what submissions print; of a plan, every defense and seed."""
     traceback: bool = False
     """Whether to show it of cells with a trial that failed."""
-
-
-def device_named(name: str) -> torch.device:
-    """Return the device a user named.
-
-    Raises:
-        BenchmarkError: no such device here.
-    """
-    if name not in ("auto", "cpu", "cuda"):
-        raise BenchmarkError(f"--device {name!r}: wanted auto, cpu or cuda")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise BenchmarkError("--device cuda: no CUDA device here; wanted auto or cpu")
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(name)
 
 
 def load(

@@ -23,8 +23,10 @@ from benchmark.running.engine import Ended, Task
 from benchmark.running.making import Made, Maker, Terms
 from benchmark.running.needs import free_bytes
 
+Behind = tuple[str, int, str]
+"""A round behind a defense: its protocol, seed and defense."""
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-_AHEAD = 32  # cells, about those of one (protocol, defense): a process stays with what it holds
+_AHEAD = 64  # cells, about those of a round behind a defense for each of two processes
 
 
 class Pool:
@@ -46,7 +48,7 @@ class Pool:
         threads: int,
         memory_of: Callable[[Cell], int],
     ) -> None:
-        self.width = len(places)
+        self.width = self.rounds = len(places)
         self._memory_of, self._free = memory_of, free_bytes()
         shared = dict.fromkeys(THREADS, str(threads))
         self._processes = [_Process(terms, {**shared, **place}) for place in places]
@@ -61,7 +63,7 @@ class Pool:
 
     def start(self, cell: Cell, trials: Sequence[int]) -> None:
         """Take on the trials of a cell."""
-        self._waiting.append(Task(cell, trials))
+        self._waiting.append(Task(cell, trials, self._memory_of(cell)))
 
     def take(self) -> tuple[Cell, Made | Ended]:
         """Wait for the next stack of any process."""
@@ -81,6 +83,7 @@ class Pool:
                 return task.cell, ended
             if said is None:
                 process.task = None
+                self._give()  # before the last one's records are kept, for which it need not wait
                 return task.cell, Ended()
             return task.cell, task.came(said)
 
@@ -88,28 +91,29 @@ class Pool:
         """Hand waiting cells to idle processes, to each one of what it holds already, if any."""
         for process in self._processes:
             if process.task is None:
-                cells = [each.task.cell for each in self._processes if each.task]
-                free = self._free - sum(map(self._memory_of, cells))
-                fit = [t for t in self._waiting if not cells or self._memory_of(t.cell) <= free]
+                others = [each.task for each in self._processes if each.task]
+                free = self._free - sum(task.memory for task in others)
+                fit = [task for task in self._waiting if not others or task.memory <= free]
                 if fit:
-                    taken = [_shared(cell) for cell in cells]
+                    taken = [_shared(task.cell) for task in others]
                     task = min(fit, key=lambda each: _strange(each.cell, process.held, taken))
                     self._waiting.remove(task)
                     process.give(task)
 
 
-def _shared(cell: Cell) -> tuple[str, int, str]:
+def _shared(cell: Cell) -> Behind:
     """Return what a cell shares with those of the same round, widest first."""
     return cell.protocol.name, cell.seed, cell.defense.label
 
 
-def _strange(cell: Cell, held: tuple[str, int, str] | None, taken: Sequence[object]) -> int:
-    """Return how little a process that holds a round has of a cell's; one is no one else's."""
+def _strange(cell: Cell, held: Behind | None, taken: Sequence[Behind]) -> int:
+    """Return how little a process has of a cell's: least its own round, last what others hold."""
     mine = _shared(cell)
-    if mine == held:
-        return 0
-    alike = 0 if held is None else 2 * (mine[0] == held[0]) + (mine[:2] == held[:2])
-    return 10 - alike + 5 * (mine in taken)
+    if held is not None and mine[:2] == held[:2]:
+        return int(mine != held)
+    if mine[:2] not in [other[:2] for other in taken]:
+        return 2 if held is not None and mine[0] == held[0] else 3
+    return 5 if mine in taken else 4
 
 
 class _Process:
@@ -129,7 +133,7 @@ class _Process:
         """Start it, or another in its place."""
         self.end()
         self.task: Task | None = None
-        self.held: tuple[str, int, str] | None = None
+        self.held: Behind | None = None
         self.pipe, theirs = Pipe()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmark.running.pool", str(theirs.fileno())],

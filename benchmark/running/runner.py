@@ -8,7 +8,7 @@ is left for the end.
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -71,13 +71,13 @@ class Tally:
 
 @dataclass
 class _Held:
-    """A group that this runner has: its lock, and the cells of it that are not complete."""
+    """A (protocol, defense) that this runner has: its lock, and how many hang on it."""
 
     lock: FileLock
     open: int = 0
 
     def less(self) -> None:
-        """One of its cells is complete; after the last the group is anyone's."""
+        """One of its cells is complete; after the last it is anyone's."""
         self.open -= 1
         if self.open == 0:
             self.lock.release()
@@ -100,7 +100,7 @@ class Runner:
         self.results, self.engine, self.progress = results, engine, progress
         self.shows = shows
         self.tally = Tally()
-        self._held: list[_Held] = []
+        self._held: dict[Path, _Held] = {}
         self._open: dict[str, tuple[_Held, int]] = {}
         self._ran: Counter[str] = Counter()
         self._took: dict[str, float] = defaultdict(float)
@@ -119,9 +119,9 @@ class Runner:
             RecordError: the results cannot be written.
         """
         try:
-            self._run(_by_seed(groups), until)
+            self._run(_beside(_by_seed(groups), self.engine.rounds), until)
         finally:
-            for held in self._held:
+            for held in self._held.values():
                 held.lock.release(force=True)
         return self.tally
 
@@ -147,18 +147,18 @@ class Runner:
         if not due_cells(group, self.results, seed):
             return True
         path = group.lock(self.results)
-        held = _Held(FileLock(path))
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            held.lock.acquire(timeout=-1 if wait else 0)
-        except Timeout:
-            return False
-        except OSError as error:
-            raise RecordError(f"{path}: cannot be written: {error.strerror}") from error
+        held = self._held.setdefault(path, _Held(FileLock(path)))
+        if held.open == 0:  # else it is still held for another of its seeds
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                held.lock.acquire(timeout=-1 if wait else 0)
+            except Timeout:
+                return False
+            except OSError as error:
+                raise RecordError(f"{path}: cannot be written: {error.strerror}") from error
         # what was due is read again: the other runner may have done it by now
         due = due_cells(group, self.results, seed)
-        held.open = 1 + len(due)
-        self._held.append(held)
+        held.open += 1 + len(due)
         for cell, trials in due:
             self._make_room()
             self._open[str(cell)] = held, len(trials)
@@ -237,6 +237,24 @@ def _by_seed(groups: Sequence[Group]) -> list[Group]:
         mine = [group for group in groups if group.protocol == protocol]
         for seed in dict.fromkeys(seed for group in mine for seed in group.seeds):
             made += [replace(group, seeds=(seed,)) for group in mine if seed in group.seeds]
+    return made
+
+
+def _beside(groups: Sequence[Group], lanes: int) -> list[Group]:
+    """Return groups with so many rounds beside one another, each from first to last."""
+    rounds: dict[tuple[str, tuple[int, ...]], list[Group]] = defaultdict(list)
+    for group in groups:
+        rounds[group.protocol.name, group.seeds].append(group)
+    waiting = deque(deque(one) for one in rounds.values())
+    beside = deque(waiting.popleft() for _ in range(min(lanes, len(waiting))))
+    made = []
+    while beside:
+        one = beside.popleft()
+        made.append(one.popleft())
+        if one:
+            beside.append(one)
+        elif waiting:
+            beside.append(waiting.popleft())
     return made
 
 

@@ -17,10 +17,11 @@ from benchmark.cell import Cell
 from benchmark.registry import Registry
 from benchmark.running.checks import check
 from benchmark.running.cost import Prediction, table
+from benchmark.running.device import device_named
 from benchmark.running.engines import check_engine, engine_of
 from benchmark.running.heard import Heard
 from benchmark.running.learned import Learned
-from benchmark.running.order import Order, device_named, groups_of, load
+from benchmark.running.order import Order, groups_of, load
 from benchmark.running.plan import Group, Survey, survey
 from benchmark.running.progress import Progress
 from benchmark.running.provenance import check_key, provenance, read_key
@@ -70,17 +71,16 @@ def carry_out(order: Order, *, only_plan: bool) -> int:
         _print_plan(left, verbose=order.verbose)
     cores = max(1, torch.get_num_threads() // max(1, order.jobs))
     learned = Learned.here(order.results, device, cores)
-    cost = Prediction(
-        left,
-        found.records,
-        order.results,
-        device=device.type,
-        cores=cores,
-        ratios=learned.ratios(),
-    )
-    if left:
-        print(table(cost.costs), end="\n\n")
+
+    def predicted() -> Prediction:
+        past, ratios = found.records, learned.ratios()
+        made = Prediction(left, past, order.results, device.type, cores, ratios)
+        if left:
+            print(table(made.costs), end="\n\n")
+        return made
+
     if only_plan:
+        predicted()
         return 0
     records.check_writable(order.results)
     if not left:
@@ -91,6 +91,7 @@ def carry_out(order: Order, *, only_plan: bool) -> int:
         worker_of, due, disabled = load(order, due, device, stack, heard)
         cells = [cell for cell, _ in left]
         engine = engine_of(order, cells, device, key, worker_of, heard, stack)
+        cost = predicted()  # while an engine's processes start
         progress = stack.enter_context(
             Progress(len(left), trials, console, engine.width, cost.seconds)
         )

@@ -18,7 +18,8 @@ from benchmark.protocol import Protocol, load_protocol, load_suite, protocol_fil
 from benchmark.records import Reading, read_folder
 from benchmark.registry import Registry
 from benchmark.running.defending import Defending
-from benchmark.running.order import device_named, workers
+from benchmark.running.device import device_named
+from benchmark.running.order import workers
 from benchmark.running.progress import Progress
 from benchmark.running.provenance import check_key, provenance, read_key
 from benchmark.seeds import Key

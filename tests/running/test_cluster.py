@@ -15,7 +15,7 @@ from benchmark.seeds import PUBLIC
 WITHOUT = importlib.util.find_spec("ray") is None
 
 DRIVER = """
-import sys, threading, time
+import os, signal, sys, threading, time
 from pathlib import Path
 import ray
 from ray.cluster_utils import Cluster
@@ -29,13 +29,25 @@ def lines():
     return sum(path.read_text().count("\\n") for path in Path(results).glob("*/*.jsonl"))
 
 def end_a_node():
-    while lines() < 10:
-        time.sleep(0.02)
     cluster.remove_node(other, allow_graceful=False)
     print("a node is gone", flush=True)
 
-if kill == "kill":
-    threading.Thread(target=end_a_node, daemon=True).start()
+def end_a_worker():
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        if place.read_bytes().startswith(b"ray::_stacks"):
+            os.kill(int(place.parent.name), signal.SIGKILL)
+            print("a worker is gone", flush=True)
+            return
+    os._exit(3)
+
+def once(end):
+    while lines() < 10:
+        time.sleep(0.02)
+    end()
+
+if kill != "none":
+    end = {"node": end_a_node, "worker": end_a_worker}[kill]
+    threading.Thread(target=once, args=[end], daemon=True).start()
 print("up", flush=True)
 sys.argv = ["gradleak", *words, "--results", results, "--engine", "ray"]
 sys.argv += ["--address", cluster.address]
@@ -111,7 +123,7 @@ def words(tiny):
 
 @pytest.mark.slow
 @pytest.mark.skipif(WITHOUT, reason="wants the extra ray")
-def test_two_nodes_one_killed_and_a_driver_killed_make_the_records_of_one_process(
+def test_two_nodes_one_killed_a_worker_killed_and_a_driver_killed_make_the_records_of_one_process(
     words, numbers, tmp_path
 ):
     alone = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -125,11 +137,12 @@ def test_two_nodes_one_killed_and_a_driver_killed_make_the_records_of_one_proces
     subprocess.run(local, check=True, env=environment, stdout=subprocess.DEVNULL)
     whole = numbers(tmp_path / "local")
 
-    with start("kill", "killed") as driver:
-        said = driver.communicate(timeout=500)[0]
-    assert driver.returncode == 0, said
-    assert "a node is gone" in said
-    assert numbers(tmp_path / "killed") == whole
+    for killed in ("node", "worker"):
+        with start(killed, killed) as driver:
+            said = driver.communicate(timeout=500)[0]
+        assert driver.returncode == 0, said
+        assert f"a {killed} is gone" in said
+        assert numbers(tmp_path / killed) == whole
 
     with start("none", "resumed") as driver:
         while not list((tmp_path / "resumed").glob("*/*.jsonl")):

@@ -2,6 +2,7 @@ import os
 import signal
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ import torch
 from benchmark.records import append, file_of, read_folder
 from benchmark.running.engine import Ended
 from benchmark.running.making import Made, Terms
-from benchmark.running.needs import memory_of, room
+from benchmark.running.needs import memory_of, room, sharing
 from benchmark.running.pool import Pool, _strange
 from benchmark.running.wall import trouble
 from benchmark.seeds import PUBLIC
@@ -91,11 +92,22 @@ def test_cells_that_do_not_fit_the_memory_together_are_made_in_turn(bench, pool)
     assert {type(two.take()[1]) for _ in range(4)} == {Made, Ended}
 
 
-def test_process_stays_with_the_round_it_holds_and_takes_none_of_anothers(bench):
-    here, there = bench().cell("random"), bench().cell("random", "withhold_position")
-    held = ("tiny", 0, "none")
-    assert _strange(here, held, [held]) < _strange(there, held, [held])
-    assert _strange(there, None, [held]) < _strange(here, None, [held])
+def test_process_stays_with_its_round_and_takes_anothers_last(bench):
+    def strange(seed, defense="none", taken=()):
+        cell = replace(bench().cell("random", defense), seed=seed)
+        return _strange(cell, ("tiny", 0, "none"), taken)
+
+    others = [("tiny", 1, "none"), ("other", 0, "none")]
+    mine, same = strange(0, taken=others), strange(0, "withhold_position", others)
+    free, beside = strange(2, taken=others), strange(1, "withhold_position", others)
+    assert mine < same < free < beside < strange(1, taken=others)
+
+
+def test_run_in_processes_never_waits_for_itself(tiny, gradleak, tmp_path):
+    words = ["run", tiny(seeds=[0, 1, 2], trials=1), "--attack", "random", "--attack", "oracle"]
+    ended = gradleak(*words, "--results", tmp_path / "r", "--jobs", 2)
+    assert ended.code == 0
+    assert "waiting" not in ended.out
 
 
 def test_memory_is_the_recorded_peak_else_the_budget(bench, tmp_path, provenance, monkeypatch):
@@ -108,6 +120,26 @@ def test_memory_is_the_recorded_peak_else_the_budget(bench, tmp_path, provenance
     monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
     assert room([cell], tmp_path, gpus=0, per_gpu=1) == 2
     assert room([cell], tmp_path, gpus=1, per_gpu=1) == 1
+
+
+def test_gpu_is_shared_by_as_many_as_the_peaks_recorded_on_its_like_let(
+    bench, tmp_path, provenance, monkeypatch
+):
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda device=None: "NVIDIA Made Up")
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda device=None: (16 * 2**30, 16 * 2**30))
+    device, gpu = torch.device("cuda"), {"hardware": "NVIDIA Made Up"}
+    there = provenance.model_copy(update=gpu)
+    cells = [bench().cell("random"), bench().cell("oracle")]
+    assert sharing(cells[:1], tmp_path, torch.device("cpu")) == 1
+    append(
+        file_of(tmp_path, "tiny", "random"),
+        [
+            cells[0].record(there, trial=0, status="completed", peak_bytes=2 * 2**30),
+            cells[0].record(provenance, trial=1, status="completed", peak_bytes=9 * 2**30),
+        ],
+    )
+    assert sharing(cells[:1], tmp_path, device) == 4
+    assert sharing(cells, tmp_path, device) == 1  # of one of them nothing is known
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from benchmark.running.inprocess import InProcess
 from benchmark.running.making import Maker
 from benchmark.running.plan import groups
 from benchmark.running.progress import Progress
-from benchmark.running.runner import Runner
+from benchmark.running.runner import Runner, _beside, _by_seed
 
 
 @pytest.fixture
@@ -152,3 +152,19 @@ def test_runs_that_meet_with_trouble_at_random_moments_end_as_a_whole_one(engine
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "records lost: 0" in done.stdout
+
+
+def test_rounds_stand_beside_one_another_each_in_its_order(bench):
+    registry = Registry()
+    chosen = groups(
+        [bench(seeds=[0, 1, 2]).protocol],
+        registry.select("defense", ["none", "withhold_position"]),
+        registry.select("attack", ["random"]),
+        None,
+        None,
+    )
+    apart = _by_seed(chosen)
+    assert [group.seeds[0] for group in _beside(apart, 1)] == [0, 0, 1, 1, 2, 2]
+    assert [group.seeds[0] for group in _beside(apart, 2)] == [0, 1, 0, 1, 2, 2]
+    assert [group.seeds[0] for group in _beside(apart, 9)] == [0, 1, 2, 0, 1, 2]
+    assert sorted(map(str, _beside(apart, 2))) == sorted(map(str, apart))
