@@ -29,9 +29,11 @@ from typing import Any
 
 import torch
 
+import benchmark.leaderboard
 import benchmark.running.start  # noqa: F401  (before the forks, so that a run begins at once)
 from benchmark.cli import main
 from benchmark.records import read_folder
+from benchmark.registry import Registry
 
 ENGINES = ("local", "jobs", "ray")
 PROTOCOL = Path(__file__).with_name("tiny.yaml")
@@ -307,6 +309,8 @@ def endure(engine: str, seconds: float, kills: int | None, seed: int) -> Counter
         *([kill_a_worker] * 6 if engine != "local" else []),
         *(stop, fill_the_disk, forbid_writing, run_two, turn_the_clock_back),
     ]
+    for one in Registry().select("attack", ATTACKS):
+        one.build()  # imported before the forks, too
     with tempfile.TemporaryDirectory(prefix="endurance-") as folder:
         place = Path(folder)
         with nodes(engine, place / engine) as address:
