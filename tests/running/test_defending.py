@@ -224,7 +224,7 @@ def test_run_records_the_wall_and_the_failures_of_an_outside_defense(
     if said := trouble():
         pytest.skip(said)
     hook = "protect_update(self, update, model, draws)"
-    source = OF_ONE_HOOK.format(hook=hook, body="os._exit(0)")
+    source = OF_ONE_HOOK.format(hook=hook, body="raise ValueError('boom')")
     folder, results = plugin("theirs", source=source, kind="defense"), tmp_path / "results"
     words = ("--attack", "prior_only", "--defense", "theirs", "--trials", 1, "--results", results)
     ended = gradleak("run", tiny(), "--plugins", folder, *words)
