@@ -11,11 +11,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-import pandas as pd
 from pydantic import BaseModel, ConfigDict, ValidationError
-from scipy.cluster.hierarchy import DisjointSet
 
 from benchmark.errors import PluginError, RecordError
 from benchmark.identity import harness_fingerprint, harness_version
@@ -24,6 +22,10 @@ from benchmark.records import Identity, Record
 from benchmark.records.files import locked
 from benchmark.records.storage import append_text
 from benchmark.registry import Registry
+
+if TYPE_CHECKING:  # slow to import
+    import pandas as pd
+    from scipy.cluster.hierarchy import DisjointSet
 
 PartKind = Literal["protocol", "attack", "defense", "harness"]
 Part = tuple[PartKind, str]
@@ -89,10 +91,14 @@ class Attestations:
         """Tell whether a part under one fingerprint is as good as under another."""
         if old == new:
             return True
-        same = self._same.get(part, DisjointSet())
-        return old in same and new in same and bool(same.connected(old, new))
+        same = self._same.get(part)
+        if same is None or old not in same or new not in same:
+            return False
+        return bool(same.connected(old, new))
 
     def _take(self, one: Attestation) -> None:
+        from scipy.cluster.hierarchy import DisjointSet  # slow to import
+
         same = self._same.setdefault((one.part, one.name), DisjointSet())
         same.add(one.old)
         same.add(one.new)

@@ -31,18 +31,7 @@ settings.load_profile("steady")
 # workers of xdist inherit it: two of two threads each on two cores spend their time waiting
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-TINY = {
-    "name": "tiny",
-    "version": 1,
-    "title": "Tiny",
-    "description": "A cell in milliseconds.",
-    "data": {"name": "digits", "size": 8},
-    "victim": {"architecture": "april_b", "width": 32, "depth": 1, "patch": 4},
-    "trials": 3,
-    "seeds": [0],
-    "budget": {"seconds": 30, "memory_mib": 256},
-    "metrics": ["psnr", "mse"],
-}
+TINY = yaml.safe_load(Path(__file__).with_name("tiny.yaml").read_text(encoding="utf-8"))
 
 PLUGIN = """
 import os, signal, sys, time

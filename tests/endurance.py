@@ -28,25 +28,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 
+import benchmark.leaderboard
 import benchmark.running.start  # noqa: F401  (before the forks, so that a run begins at once)
 from benchmark.cli import main
 from benchmark.records import read_folder
+from benchmark.registry import Registry
 
 ENGINES = ("local", "jobs", "ray")
-PROTOCOL = {
-    "name": "tiny",
-    "version": 1,
-    "title": "Tiny",
-    "description": "A cell in milliseconds.",
-    "data": {"name": "digits", "size": 8},
-    "victim": {"architecture": "april_b", "width": 32, "depth": 1, "patch": 4},
-    "trials": 3,
-    "seeds": [0],
-    "budget": {"seconds": 30, "memory_mib": 256},
-    "metrics": ["psnr", "mse"],
-}
+PROTOCOL = Path(__file__).with_name("tiny.yaml")
 ATTACKS = ("random", "span_closed_form", "april_closed_form", "wrong_update")
 DEFENSES = ("none", "gaussian_noise,scale=0.01", "withhold_position")
 NODES = """
@@ -70,12 +60,10 @@ class Trouble:
         self.counts: Counter[str] = Counter()
         self.scratch = folder / "scratch"
         self.scratch.mkdir(parents=True)
-        path = folder / "tiny.yaml"
-        path.write_text(yaml.safe_dump(PROTOCOL), encoding="utf-8")
         named = [("--attack", a) for a in ATTACKS] + [("--defense", d) for d in DEFENSES]
         more = {"local": [], "jobs": ["--jobs", "2"], "ray": ["--engine", "ray"]}[engine]
         more += ["--address", address] if address else []
-        self.words = ["run", str(path), *(word for pair in named for word in pair)]
+        self.words = ["run", str(PROTOCOL), *(word for pair in named for word in pair)]
         assert self.wait(self.start("whole")) == 0  # by one process, whatever the engine
         self.words += more
         began = time.monotonic()
@@ -321,6 +309,8 @@ def endure(engine: str, seconds: float, kills: int | None, seed: int) -> Counter
         *([kill_a_worker] * 6 if engine != "local" else []),
         *(stop, fill_the_disk, forbid_writing, run_two, turn_the_clock_back),
     ]
+    for one in Registry().select("attack", ATTACKS):
+        one.build()  # imported before the forks, too
     with tempfile.TemporaryDirectory(prefix="endurance-") as folder:
         place = Path(folder)
         with nodes(engine, place / engine) as address:

@@ -1,6 +1,7 @@
 """The direction of imports: a file imports from smaller numbers, or from its own folder."""
 
 import ast
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -53,12 +54,17 @@ def sources(folder):
     return files
 
 
+@cache
+def statements(path, *, typing=True):
+    """Return every node of a file; for type checking too, if wanted."""
+    body = ast.parse(path.read_text()).body
+    chosen = [each for each in body if typing or not isinstance(each, ast.If)]
+    return [node for each in chosen for node in ast.walk(each)]
+
+
 def imports(path, *, typing=True):
     """Return the modules a file imports anywhere in it; for type checking too, if wanted."""
-    tree = ast.parse(path.read_text())
-    if not typing:
-        tree.body = [each for each in tree.body if not isinstance(each, ast.If)]
-    for node in ast.walk(tree):
+    for node in statements(path, typing=typing):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -130,7 +136,7 @@ def test_the_benchmark_names_no_submission_but_where_the_board_needs_it(kind):
     for path in sources("benchmark"):
         constants = {
             node.value
-            for node in ast.walk(ast.parse(path.read_text()))
+            for node in statements(path)
             if isinstance(node, ast.Constant) and isinstance(node.value, str)
         }
         where = path.relative_to(ROOT / "benchmark").as_posix()

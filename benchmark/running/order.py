@@ -21,7 +21,6 @@ from benchmark.running.inprocess import InProcess
 from benchmark.running.plan import Group, distinct, groups
 from benchmark.running.sandbox import Sandbox
 from benchmark.running.shard import Shard
-from benchmark.stats import PRIOR
 from benchmark.tunings import resolve
 from benchmark.worker import Worker
 
@@ -155,6 +154,8 @@ def groups_of(order: Order) -> list[Group]:
     registry, made = Registry(order.plugins), []
     asked = order.attacks
     if order.public is not None and asked:
+        from benchmark.stats import PRIOR  # and pandas, which a process of a pool does without
+
         asked = (*asked, PRIOR)  # what every attack's lead is over
     for part in load_suite(order.suite, order.protocols):
         defenses = _selected(registry, "defense", order.defenses, part.defenses)

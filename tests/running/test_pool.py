@@ -16,21 +16,23 @@ from benchmark.running.wall import trouble
 from benchmark.seeds import PUBLIC
 
 
+@pytest.fixture(scope="module")
+def two():
+    """A pool of two processes of a thread each, kept: what dies in a test is replaced."""
+    with Pool(Terms("cpu", None, PUBLIC, isolate=False, trust=False), [{}, {}], 1, None) as made:
+        yield made
+
+
 @pytest.fixture
-def pool():
-    """Make a pool of two processes of a thread each."""
-    terms = Terms("cpu", None, PUBLIC, isolate=False, trust=False)
-    made = []
+def pool(two, monkeypatch):
+    """Return the pool with so much memory, of which a cell takes so much."""
 
     def make(memory=1, free=2):
-        one = Pool(terms, [{}, {}], 1, lambda cell: memory)
-        one._free = free
-        made.append(one)
-        return one
+        monkeypatch.setattr(two, "_memory_of", lambda cell: memory)
+        monkeypatch.setattr(two, "_free", free)
+        return two
 
-    yield make
-    for one in made:
-        one.__exit__()
+    return make
 
 
 def all_of(pool, cells):

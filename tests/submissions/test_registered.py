@@ -22,7 +22,16 @@ def label(submission):
     return f"{submission.manifest.kind} {submission.label}"
 
 
-@pytest.mark.parametrize("submission", SUBMISSIONS, ids=label)
+def by_name():
+    """Yield all; the variants of one, which differ from the first in an argument, are slow."""
+    names = set()
+    for one in SUBMISSIONS:
+        name = one.manifest.kind, one.manifest.name
+        yield pytest.param(one, marks=pytest.mark.slow if name in names else ())
+        names.add(name)
+
+
+@pytest.mark.parametrize("submission", by_name(), ids=label)
 def test_every_promise_is_kept(submission):
     rows = list(examine(submission, REGISTRY))
     assert len(rows) > 8
