@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -122,6 +123,7 @@ class Child:
         grace: float = 0.0,
         count: int = 1,
         largest: int = 0,
+        behind: Sequence[memoryview] = (),
     ) -> list[tuple[Answer, bytes]] | None:
         """Send a request and return the answers; None, with the reason kept, if none come.
 
@@ -131,10 +133,11 @@ class Child:
             grace: after so many more it is killed.
             count: of the answers.
             largest: bytes that may come behind one of them.
+            behind: bytes that follow the request, in parts.
         """
         began = time.monotonic()
         try:
-            return self._channel.ask(request, count, began + seconds + grace, largest)
+            return self._channel.ask(request, count, began + seconds + grace, largest, behind)
         except TimeoutError:
             self.status, self.kind = "timed_out", "timeout"
             self.reason = f"passed its limit of {seconds:g} s and was killed"

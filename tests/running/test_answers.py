@@ -26,7 +26,9 @@ def packed(header, data=b"\0" * 4, length=None):
 def test_reconstruction_crosses_as_it_is():
     whole = torch.tensor([[0.5, torch.nan, -torch.inf, 7.0]], requires_grad=True)
     labels = torch.tensor([3, 3, 0, 9])
-    there = unpack_reconstruction(pack_reconstruction(Reconstruction(whole.T, 12, labels)))
+    there = unpack_reconstruction(
+        b"".join(pack_reconstruction(Reconstruction(whole.T, 12, labels)))
+    )
     assert torch.equal(there.labels, labels)
     assert there.failure is None
     assert torch.equal(there.images.nan_to_num(9), whole.T.detach().nan_to_num(9))
@@ -35,7 +37,7 @@ def test_reconstruction_crosses_as_it_is():
 
 def test_failure_crosses_with_its_reason_and_without_tensors():
     failed = Reconstruction(None, 12, torch.tensor([1]), failure="diverged at step 12 of 800")
-    data = pack_reconstruction(failed)
+    data = b"".join(pack_reconstruction(failed))
     there = unpack_reconstruction(data)
     assert (there.failure, there.gradient_evaluations) == (failed.failure, 12)
     assert load(data) == {}
@@ -92,7 +94,7 @@ def test_whatever_else_comes_is_an_error_of_value(data):
 
 
 def test_parameters_cross_under_the_names_that_there_are():
-    data = pack_parameters({"head": torch.ones(2, 3)})
+    data = b"".join(pack_parameters({"head": torch.ones(2, 3)}))
     assert torch.equal(unpack_parameters(data, ["head", "tail"])["head"], torch.ones(2, 3))
     with pytest.raises(ValueError, match="not asked for"):
         unpack_parameters(data, ["tail"])
