@@ -1,20 +1,19 @@
 """Tensors that cross by a pipe, as the bytes of a safetensors file: never as a file.
 
-They are sent from where they lie: to copy an update of 27 MiB into one piece first, as safetensors'
-own `save` does, took longer than all the rest of a crossing. They are read strictly, and by
-safetensors: the header is judged before anything is made of it, and what is wrong in any way is a
-ValueError.
+They are sent from where they lie, and copied once where they come: the copies of safetensors' own
+`save` and `load` took longer than all the rest of a crossing. They are read strictly: the header is
+judged before anything is made of it, and what is wrong in any way is a ValueError.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
-from safetensors.torch import load
 from torch import Tensor
 
 from benchmark.contract import Reconstruction
@@ -27,6 +26,7 @@ _TYPES = {
     **{torch.int32: "I32", torch.int64: "I64", torch.float16: "F16", torch.bfloat16: "BF16"},
     **{torch.float32: "F32", torch.float64: "F64"},
 }
+_NAMED = {name: kind for kind, name in _TYPES.items()}
 _MOST_DIMENSIONS = 8
 _LARGEST_SIDE = 2**32
 _NAMES = ("images", "labels", "tokens", "certain")
@@ -65,7 +65,7 @@ def pack_reconstruction(answer: Reconstruction) -> Sequence[memoryview]:
     return pack(tensors, json.dumps(meta))
 
 
-def unpack_reconstruction(data: bytes) -> Reconstruction:
+def unpack_reconstruction(data: memoryview) -> Reconstruction:
     """Read a reconstruction.
 
     Raises:
@@ -82,7 +82,7 @@ def pack_parameters(chosen: dict[str, Tensor]) -> Sequence[memoryview]:
     return pack(chosen, "{}")
 
 
-def unpack_parameters(data: bytes, names: Collection[str]) -> dict[str, Tensor]:
+def unpack_parameters(data: memoryview, names: Collection[str]) -> dict[str, Tensor]:
     """Read them back, by name.
 
     Raises:
@@ -112,34 +112,54 @@ def pack(tensors: Mapping[str, Tensor], beside: str) -> Sequence[memoryview]:
     return [memoryview(len(said).to_bytes(8, "little") + said), *parts]
 
 
-def unpack(data: bytes, names: Collection[str]) -> tuple[dict[str, Tensor], str]:
+def unpack(data: memoryview, names: Collection[str]) -> tuple[dict[str, Tensor], str]:
     """Return tensors of some names, by name, and what is said beside them.
 
     Raises:
         ValueError: that is not what the bytes are.
     """
     try:
-        meta = _judged(data, names)
-        tensors = {name: tensor.clone() for name, tensor in load(data).items()}
-    except Exception as error:  # whatever strange bytes make a library raise
+        told, beside = _judged(data, names)
+        tensors = {name: _copied(data, *where) for name, where in told.items()}
+    except Exception as error:  # whatever strange bytes raise
         raise ValueError(f"no tensors: {one_line(str(error))}") from None
-    return tensors, meta
+    return tensors, beside
 
 
-def _judged(data: bytes, names: Collection[str]) -> str:
-    """Return what a header says beside its tensors; sizes are then held against the bytes."""
+_Where = tuple[torch.dtype, list[int], int]
+"""Of a tensor: its type, its shape, and its first byte."""
+
+
+def _judged(data: memoryview, names: Collection[str]) -> tuple[dict[str, _Where], str]:
+    """Return where tensors lie, which fill the bytes one after the other, and what is said."""
     length = int.from_bytes(data[:8], "little")
     if not 2 <= length <= min(_LONGEST_HEADER, len(data) - 8):
         raise ValueError("a header longer than it may be")
-    header: dict[str, dict[str, Any]] = json.loads(data[8 : 8 + length])
-    meta = header.pop("__metadata__")["json"]
+    place = 8 + length
+    header: dict[str, dict[str, Any]] = json.loads(bytes(data[8:place]))
+    beside, found = header.pop("__metadata__")["json"], {}
+    if not isinstance(beside, str):
+        raise ValueError("no words beside the tensors")
     for name, told in header.items():
-        shape = told["shape"]
-        sides = all(type(side) is int and 0 <= side < _LARGEST_SIDE for side in shape)
-        if name not in names or told["dtype"] not in _TYPES.values():
+        shape, kind = told["shape"], _NAMED.get(told["dtype"])
+        if name not in names or kind is None:
             raise ValueError("a tensor that was not asked for")
+        sides = all(type(side) is int and 0 <= side < _LARGEST_SIDE for side in shape)
         if not sides or len(shape) > _MOST_DIMENSIONS:
             raise ValueError("a shape that is none")
-    if not isinstance(meta, str):
-        raise ValueError("no words beside the tensors")
-    return meta
+        found[name] = kind, shape, place
+        begin, place = place, place + math.prod(shape) * kind.itemsize
+        if told["data_offsets"] != [begin - 8 - length, place - 8 - length]:
+            raise ValueError("bytes that are no tensor's")
+    if place != len(data):
+        raise ValueError("bytes that are no tensor's")
+    return found, beside
+
+
+def _copied(data: memoryview, kind: torch.dtype, shape: list[int], place: int) -> Tensor:
+    """Return a tensor at an address of its own, as even as any other's."""
+    whole = torch.empty(shape, dtype=kind)
+    if whole.nbytes:
+        there = torch.frombuffer(data, dtype=torch.uint8, count=whole.nbytes, offset=place)
+        whole.view(-1).view(torch.uint8).copy_(there)
+    return whole

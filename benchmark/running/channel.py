@@ -8,7 +8,6 @@ mapped or unpickled.
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import select
@@ -16,6 +15,7 @@ import time
 from collections.abc import Sequence
 from typing import IO, Annotated, Any, Literal
 
+import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 from benchmark.contract import Grant
@@ -108,7 +108,7 @@ class Channel:
         deadline: float,
         largest: int = 0,
         behind: Sequence[memoryview] = (),
-    ) -> list[tuple[Answer, bytes]]:
+    ) -> list[tuple[Answer, memoryview]]:
         """Send a request and return so many answers, each with what came behind it.
 
         Args:
@@ -125,7 +125,8 @@ class Channel:
         """
         if select.select([self._answers], [], [], 0)[0] and self._read(1, deadline):
             raise NonsenseError
-        for part in (json.dumps(request).encode() + b"\n", *behind):
+        self._send(json.dumps(request).encode() + b"\n", deadline)
+        for part in behind:
             self._send(part, deadline)
         answers = []
         for _ in range(count):
@@ -157,15 +158,17 @@ class Channel:
         except (ValueError, RecursionError):  # pydantic's error is a ValueError
             raise NonsenseError from None
 
-    def _exactly(self, size: int, deadline: float) -> bytes:
+    def _exactly(self, size: int, deadline: float) -> memoryview:
         """Read so many bytes; memory is taken as they come, not as they are announced."""
-        data = io.BytesIO()  # which gives its bytes away without a copy
-        while (left := size - data.tell()) > 0:
-            part = self._read(min(left, 2**20), deadline)
-            if not part:
+        data = np.empty(size, np.uint8).data  # in large pages
+        left = data
+        while left:
+            self._wait(deadline)
+            read = os.readv(self._answers.fileno(), [left])
+            if not read:
                 raise NonsenseError
-            data.write(part)
-        return data.getvalue()
+            left = left[read:]
+        return data
 
     def _read(self, most: int, deadline: float) -> bytes:
         self._wait(deadline)

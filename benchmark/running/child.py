@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import resource
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -34,7 +33,7 @@ def main() -> None:
     """Serve the parent until it closes the pipe."""
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # what a submission prints does not reach the parent's pipe
-    requests = sys.stdin.buffer
+    requests = open(0, "rb", closefd=False)
     start = json.loads(requests.readline())
     torch.set_num_threads(start["threads"])
     device = torch.device(start["device"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import traceback
 from collections.abc import Sequence
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any
 
@@ -35,7 +36,7 @@ from benchmark.running.untouched import marks
 
 
 def serve_defense(
-    requests: IO[bytes], answers: IO[bytes], defense: Defense, device: torch.device
+    requests: BufferedReader, answers: IO[bytes], defense: Defense, device: torch.device
 ) -> None:
     """Introduce a defense, and call its hooks until no more is asked."""
     try:
@@ -73,7 +74,7 @@ class _Called:
         defense: Defense,
         model: Victim,
         asked: dict[str, Any],
-        requests: IO[bytes],
+        requests: BufferedReader,
         answers: IO[bytes],
     ) -> None:
         self.defense, self.model, self.hook = defense, model, asked["what"]
@@ -111,7 +112,9 @@ class _Called:
         return _is_a(Update, made), None
 
     def _came(self, asked: dict[str, Any]) -> tuple[dict[str, Tensor], State | None]:
-        return unpacked(self.requests.read(asked["size"]), asked["names"])
+        data = np.empty(asked["size"], np.uint8).data
+        self.requests.readinto(data)
+        return unpacked(data, asked["names"])
 
     def _batch(self) -> Batch:
         return batch_of(self.given, self.model.track)

@@ -24,8 +24,9 @@ from benchmark.running.channel import Line
 Hook = Literal["protect_batch", "compute_update", "protect_update"]
 CROSSING: tuple[Hook, ...] = ("protect_batch", "compute_update", "protect_update")
 """Hooks that are called in a child."""
-OTHERS = ("keyed", "client_keys", "harden", "server_view", "client_view", "wire_bytes")
-"""Hooks that cannot be: they hand back a model, or a defense that keeps something."""
+OTHERS = ("keyed", "client_keys", "harden", "server_view", "client_view")
+"""Hooks that cannot be: they hand back a model, or a defense that keeps something. `wire_bytes` is
+asked by `utility` alone, where there is no wall."""
 _BATCHES: dict[str, type[ImageBatch | TextBatch]] = {"vision": ImageBatch, "text": TextBatch}
 _MOST_MASKED = 2**16  # patches, or tokens, a row of a mask
 _Word = Annotated[int, Field(ge=0, lt=2**64)]
@@ -88,7 +89,7 @@ def packed(
     return pack(tensors, _beside(tensors, draws))
 
 
-def unpacked(data: bytes, names: Collection[str]) -> tuple[dict[str, Tensor], State | None]:
+def unpacked(data: memoryview, names: Collection[str]) -> tuple[dict[str, Tensor], State | None]:
     """Return what a hook is given, or made, in its order.
 
     Args:

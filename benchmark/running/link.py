@@ -143,7 +143,7 @@ class Link:
         given: Mapping[str, Tensor],
         draws: np.random.Generator | None,
         largest: int,
-    ) -> tuple[Answer, bytes]:
+    ) -> tuple[Answer, memoryview]:
         behind = packed(given, draws)
         told = {"size": sum(map(len, behind)), "names": list(given)}
         return self._ask(hook, {"what": hook, **told}, largest, behind)
@@ -154,7 +154,7 @@ class Link:
         request: dict[str, Any],
         largest: int,
         behind: Sequence[memoryview] = (),
-    ) -> tuple[Answer, bytes]:
+    ) -> tuple[Answer, memoryview]:
         answered = self._child.ask(request, _HOOK_SECONDS, largest=largest, behind=behind)
         self._heard.add(self._child.ear.take())
         if answered is None:
@@ -164,7 +164,7 @@ class Link:
             self._kills[hook] = 0
         return answered[0]
 
-    def _read(self, hook: Hook, data: bytes, names: tuple[str, ...]) -> Any:  # noqa: ANN401
+    def _read(self, hook: Hook, data: memoryview, names: tuple[str, ...]) -> Any:  # noqa: ANN401
         try:
             return unpacked(data, names)
         except ValueError:

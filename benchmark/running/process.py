@@ -108,7 +108,7 @@ class Child:
             self.unfit, self.reason = True, answer.reason or NONSENSE
             self.kill()
         else:
-            self.loops, self.introduction = answer.loops, answered[0][1]
+            self.loops, self.introduction = answer.loops, bytes(answered[0][1])
 
     @property
     def alive(self) -> bool:
@@ -124,7 +124,7 @@ class Child:
         count: int = 1,
         largest: int = 0,
         behind: Sequence[memoryview] = (),
-    ) -> list[tuple[Answer, bytes]] | None:
+    ) -> list[tuple[Answer, memoryview]] | None:
         """Send a request and return the answers; None, with the reason kept, if none come.
 
         Args:
