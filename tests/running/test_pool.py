@@ -2,6 +2,7 @@ import os
 import signal
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from benchmark.running.engine import Ended
 from benchmark.running.making import Made, Terms
 from benchmark.running.needs import memory_of, room
 from benchmark.running.pool import Pool, _strange
+from benchmark.running.process import Child
 from benchmark.running.wall import trouble
 from benchmark.seeds import PUBLIC
 
@@ -108,6 +110,31 @@ def test_memory_is_the_recorded_peak_else_the_budget(bench, tmp_path, provenance
     monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
     assert room([cell], tmp_path, gpus=0, per_gpu=1) == 2
     assert room([cell], tmp_path, gpus=1, per_gpu=1) == 1
+
+
+@pytest.mark.skipif(trouble() is not None, reason="no wall here")
+def test_what_is_only_tried_here_has_ended_when_others_make_the_cells(
+    tiny, plugin, gradleak, tmp_path, monkeypatch
+):
+    children, alive = [], []
+
+    class Seen(Child):
+        def __init__(self, *given, **named):
+            super().__init__(*given, **named)
+            children.append(self)
+
+    def run(runner, groups, until):
+        alive.extend(child.alive for child in children)
+        return runner.tally
+
+    elsewhere = SimpleNamespace(width=2, ahead=0)
+    monkeypatch.setattr("benchmark.running.sandbox.Child", Seen)
+    monkeypatch.setattr("benchmark.running.start.engine_of", lambda *_: elsewhere)
+    monkeypatch.setattr("benchmark.running.start.Runner.run", run)
+    folder, results = plugin("mine", "return grey(seen)"), tmp_path / "r"
+    words = ("--attack", "mine", "--defense", "none", "--plugins", folder, "--results", results)
+    assert gradleak("run", tiny(), *words, "--jobs", 2).code == 0
+    assert alive == [False]
 
 
 @pytest.mark.slow
