@@ -180,13 +180,7 @@ def _built(submission: Submission) -> tuple[Any, str]:
 
 def _stated(submission: Submission) -> tuple[Any, str]:
     """Return the same as the source states it, not imported: arguments as they are written."""
-    module, _, name = submission.manifest.entry.partition(":")
-    path = submission.folder / f"{module}.py"
-    try:
-        body = ast.parse(path.read_bytes()).body
-    except (OSError, SyntaxError, ValueError, RecursionError) as error:
-        raise PluginError(f"{path}: cannot be read: {error}") from error
-    made = next((one for one in body if isinstance(one, ast.ClassDef) and one.name == name), None)
+    made = stated_class(submission)
     fields = [one for one in made.body if isinstance(one, ast.AnnAssign)] if made else []
     stated: dict[str, Any] = {
         one.target.id: _literal(one.value)
@@ -194,6 +188,23 @@ def _stated(submission: Submission) -> tuple[Any, str]:
         if isinstance(one.target, ast.Name) and "ClassVar" not in ast.unparse(one.annotation)
     }
     return stated | dict(submission.arguments), (made and ast.get_docstring(made)) or ""
+
+
+def stated_class(submission: Submission) -> ast.ClassDef | None:
+    """Return a submission's class as its source states it; nothing is imported.
+
+    Raises:
+        PluginError: the source is no regular file, or no Python.
+    """
+    module, _, name = submission.manifest.entry.partition(":")
+    path = submission.folder / f"{module}.py"
+    if not path.is_file():
+        raise PluginError(f"{path}: wanted a regular file")
+    try:
+        body = ast.parse(path.read_bytes()).body
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise PluginError(f"{path}: cannot be read: {error}") from error
+    return next((one for one in body if isinstance(one, ast.ClassDef) and one.name == name), None)
 
 
 def _literal(value: ast.expr | None) -> Any:  # noqa: ANN401  (any constant)

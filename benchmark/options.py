@@ -64,6 +64,14 @@ Key = Annotated[
 Seeds = Annotated[
     str | None, typer.Option(help="Other seeds than the protocol's.", metavar="0,1,2")
 ]
+Jobs = Annotated[
+    int,
+    typer.Option(
+        help="Processes of a machine, among which cores are divided; 0: as many as fit.",
+        min=0,
+        metavar="N",
+    ),
+]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 
 

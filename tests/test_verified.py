@@ -1,6 +1,7 @@
 """`gradleak verified`, through the wall and the command line."""
 
 import pytest
+import torch
 
 from benchmark.identity import ROOT
 from benchmark.records import read_table
@@ -67,6 +68,27 @@ def test_honest_attack_is_borne_out_and_its_records_lie_by_key_and_can_be_made_a
     again = gradleak("verified", *asked, "--key", key)
     assert "nothing is due" in again.out
     assert again.code == 0
+
+
+@pytest.mark.slow
+def test_two_processes_record_the_bits_of_one(gradleak, tiny, tmp_path, key, numbers):
+    asked = (tiny(), "--attack", "position_closed_form,defaults", "--attack", "random")
+    asked = (*asked, "--defense", "none", "--defense", "gaussian_noise,scale=0.1")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # as each of two has on two cores
+    try:
+        assert gradleak("run", *asked, "--attack", "prior_only").code == 0
+        made = []
+        for jobs in (2, 1):
+            folder = tmp_path / "own-results-verified"
+            assert gradleak("verified", *asked, "--key", key, "--jobs", jobs).code == 0
+            (records,) = folder.iterdir()
+            made.append(numbers(records))
+            folder.rename(tmp_path / f"by {jobs}")
+    finally:
+        torch.set_num_threads(threads)
+    assert len(made[0]) == 18
+    assert made[0] == made[1]
 
 
 def test_public_records_are_wanted(gradleak, tiny, tmp_path, key):

@@ -12,6 +12,7 @@ from benchmark.options import (
     Attacks,
     Defenses,
     Device,
+    Jobs,
     Key,
     Mirror,
     OwnResults,
@@ -59,14 +60,7 @@ def run(
         bool,
         typer.Option("--smoke", help="Only try one small trial of each cell; write nothing."),
     ] = False,
-    jobs: Annotated[
-        int,
-        typer.Option(
-            help="Processes of a machine, among which cores are divided; 0: as many as fit.",
-            min=0,
-            metavar="N",
-        ),
-    ] = 1,
+    jobs: Jobs = 1,
     shard: Annotated[
         str | None,
         typer.Option(help="Only part I of N, for as many machines.", metavar="I/N"),

@@ -12,6 +12,7 @@ from benchmark.options import (
     Attacks,
     Defenses,
     Device,
+    Jobs,
     Mirror,
     OwnResults,
     Plan,
@@ -43,6 +44,7 @@ def verified(
     data: Mirror = None,
     plugins: Plugins = None,
     protocols: Protocols = None,
+    jobs: Jobs = 1,
     plan: Plan = False,
 ) -> None:
     """Run attacks on canaries under a secret key, and hold their public records against them.
@@ -72,6 +74,7 @@ def verified(
         plugins=tuple(plugins or ()),
         key=key,
         protocols=protocols,
+        jobs=jobs,
         public=public,
     )
     print(f"key {digest}: publish these digits before the run, and the key after it")

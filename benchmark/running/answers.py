@@ -1,17 +1,19 @@
-"""Tensors that a child answers with, as the bytes of a safetensors file: never as a file.
+"""Tensors that cross by a pipe, as the bytes of a safetensors file: never as a file.
 
-They are read strictly: the header is judged before anything is made of it, and what is wrong in any
-way is a ValueError.
+They are sent from where they lie, and copied once where they come: the copies of safetensors' own
+`save` and `load` took longer than all the rest of a crossing. They are read strictly: the header is
+judged before anything is made of it, and what is wrong in any way is a ValueError.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any
 
+import torch
 from pydantic import BaseModel, ConfigDict, Field
-from safetensors.torch import load, save
 from torch import Tensor
 
 from benchmark.contract import Reconstruction
@@ -19,7 +21,12 @@ from benchmark.errors import PluginError
 from benchmark.running.channel import Line, one_line
 
 _LONGEST_HEADER = 2**20
-_TYPES = frozenset("BOOL U8 I8 I16 I32 I64 F16 BF16 F32 F64".split())
+_TYPES = {
+    **{torch.bool: "BOOL", torch.uint8: "U8", torch.int8: "I8", torch.int16: "I16"},
+    **{torch.int32: "I32", torch.int64: "I64", torch.float16: "F16", torch.bfloat16: "BF16"},
+    **{torch.float32: "F32", torch.float64: "F64"},
+}
+_NAMED = {name: kind for kind, name in _TYPES.items()}
 _MOST_DIMENSIONS = 8
 _LARGEST_SIDE = 2**32
 _NAMES = ("images", "labels", "tokens", "certain")
@@ -39,8 +46,8 @@ class Said(BaseModel):
     failure: Line | None
 
 
-def pack_reconstruction(answer: Reconstruction) -> bytes:
-    """Return a reconstruction as bytes, and of a failure its reason alone.
+def pack_reconstruction(answer: Reconstruction) -> Sequence[memoryview]:
+    """Return a reconstruction as parts of bytes, and of a failure its reason alone.
 
     Raises:
         PluginError: what is no tensor stands where one should; all else is judged by the harness.
@@ -55,10 +62,10 @@ def pack_reconstruction(answer: Reconstruction) -> bytes:
         _SPENT: spent if isinstance(spent, int | float | None) else one_line(str(spent)),
         "failure": None if failure is None else one_line(str(failure)),
     }
-    return save(plain(tensors), {"json": json.dumps(meta)})
+    return pack(tensors, json.dumps(meta))
 
 
-def unpack_reconstruction(data: bytes) -> Reconstruction:
+def unpack_reconstruction(data: memoryview) -> Reconstruction:
     """Read a reconstruction.
 
     Raises:
@@ -70,12 +77,12 @@ def unpack_reconstruction(data: bytes) -> Reconstruction:
     return Reconstruction(**given, **said.model_dump())  # type: ignore[arg-type]
 
 
-def pack_parameters(chosen: dict[str, Tensor]) -> bytes:
-    """Return the parameters that a malicious attack sends as bytes."""
-    return save(plain(chosen), {"json": "{}"})
+def pack_parameters(chosen: dict[str, Tensor]) -> Sequence[memoryview]:
+    """Return the parameters that a malicious attack sends as parts of bytes."""
+    return pack(chosen, "{}")
 
 
-def unpack_parameters(data: bytes, names: Collection[str]) -> dict[str, Tensor]:
+def unpack_parameters(data: memoryview, names: Collection[str]) -> dict[str, Tensor]:
     """Read them back, by name.
 
     Raises:
@@ -84,39 +91,75 @@ def unpack_parameters(data: bytes, names: Collection[str]) -> dict[str, Tensor]:
     return unpack(data, names)[0]
 
 
-def plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return tensors as a file holds them: on the processor, contiguous, none a view of another."""
-    return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+def pack(tensors: Mapping[str, Tensor], beside: str) -> Sequence[memoryview]:
+    """Return tensors, by name, and what is said beside them: parts of bytes, in their order.
+
+    Raises:
+        PluginError: a tensor is of a type that does not cross.
+    """
+    header: dict[str, Any] = {"__metadata__": {"json": beside}}
+    parts, end = list[memoryview](), 0
+    for name, given in tensors.items():
+        tensor = given.detach().cpu().contiguous()
+        if tensor.dtype not in _TYPES:
+            raise PluginError(f"{name} is of {tensor.dtype}, which does not cross")
+        begin, end = end, end + tensor.nbytes
+        offsets = {"data_offsets": [begin, end]}
+        header[name] = {"dtype": _TYPES[tensor.dtype], "shape": list(tensor.shape), **offsets}
+        parts.append(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    said = json.dumps(header).encode()
+    said += b" " * (-len(said) % 8)
+    return [memoryview(len(said).to_bytes(8, "little") + said), *parts]
 
 
-def unpack(data: bytes, names: Collection[str]) -> tuple[dict[str, Tensor], str]:
+def unpack(data: memoryview, names: Collection[str]) -> tuple[dict[str, Tensor], str]:
     """Return tensors of some names, by name, and what is said beside them.
 
     Raises:
         ValueError: that is not what the bytes are.
     """
     try:
-        meta = _judged(data, names)
-        tensors = {name: tensor.clone() for name, tensor in load(data).items()}
-    except Exception as error:  # whatever strange bytes make a library raise
+        told, beside = _judged(data, names)
+        tensors = {name: _copied(data, *where) for name, where in told.items()}
+    except Exception as error:  # whatever strange bytes raise
         raise ValueError(f"no tensors: {one_line(str(error))}") from None
-    return tensors, meta
+    return tensors, beside
 
 
-def _judged(data: bytes, names: Collection[str]) -> str:
-    """Return what a header says beside its tensors; sizes are then held against the bytes."""
+_Where = tuple[torch.dtype, list[int], int]
+"""Of a tensor: its type, its shape, and its first byte."""
+
+
+def _judged(data: memoryview, names: Collection[str]) -> tuple[dict[str, _Where], str]:
+    """Return where tensors lie, which fill the bytes one after the other, and what is said."""
     length = int.from_bytes(data[:8], "little")
     if not 2 <= length <= min(_LONGEST_HEADER, len(data) - 8):
         raise ValueError("a header longer than it may be")
-    header: dict[str, dict[str, Any]] = json.loads(data[8 : 8 + length])
-    meta = header.pop("__metadata__")["json"]
+    place = 8 + length
+    header: dict[str, dict[str, Any]] = json.loads(bytes(data[8:place]))
+    beside, found = header.pop("__metadata__")["json"], {}
+    if not isinstance(beside, str):
+        raise ValueError("no words beside the tensors")
     for name, told in header.items():
-        shape = told["shape"]
-        sides = all(type(side) is int and 0 <= side < _LARGEST_SIDE for side in shape)
-        if name not in names or told["dtype"] not in _TYPES:
+        shape, kind = told["shape"], _NAMED.get(told["dtype"])
+        if name not in names or kind is None:
             raise ValueError("a tensor that was not asked for")
+        sides = all(type(side) is int and 0 <= side < _LARGEST_SIDE for side in shape)
         if not sides or len(shape) > _MOST_DIMENSIONS:
             raise ValueError("a shape that is none")
-    if not isinstance(meta, str):
-        raise ValueError("no words beside the tensors")
-    return meta
+        found[name] = kind, shape, place
+        begin, place = place, place + math.prod(shape) * kind.itemsize
+        if told["data_offsets"] != [begin - 8 - length, place - 8 - length]:
+            raise ValueError("bytes that are no tensor's")
+    if place != len(data):
+        raise ValueError("bytes that are no tensor's")
+    return found, beside
+
+
+def _copied(data: memoryview, kind: torch.dtype, shape: list[int], place: int) -> Tensor:
+    """Return a tensor at an address of its own, as even as any other's."""
+    whole = torch.empty(shape, dtype=kind)
+    if whole.nbytes:
+        there = torch.frombuffer(data, dtype=torch.uint8, count=whole.nbytes, offset=place)
+        whole.view(-1).view(torch.uint8).copy_(there)
+    return whole

@@ -1,8 +1,9 @@
 """What a child may say, and the pipes it is said by.
 
-The parent writes a line of JSON; the child answers with lines of JSON, each one `Answer`, and
-behind each the bytes that it announces. A child is not believed: what is no `Answer`, is longer
-than it may be or comes unasked is `NonsenseError`, and nothing is opened, mapped or unpickled.
+The parent writes a line of JSON, and behind it the bytes that it announces; the child answers with
+lines of JSON, each one `Answer`, and behind each its bytes. A child is not believed: what is no
+`Answer`, is longer than it may be or comes unasked is `NonsenseError`, and nothing is opened,
+mapped or unpickled.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import json
 import os
 import select
 import time
+from collections.abc import Sequence
 from typing import IO, Annotated, Any, Literal
 
+import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 from benchmark.contract import Grant
@@ -81,10 +84,11 @@ def one_line(text: str) -> str:
     return line if len(line) <= LONGEST_REASON else f"{line[: LONGEST_REASON - 1]}…"
 
 
-def say(pipe: IO[bytes], answer: Answer, behind: bytes = b"") -> None:
-    """Send an answer, from the child, with the bytes behind it."""
-    said = answer.model_copy(update={"size": len(behind)}).model_dump_json(exclude_defaults=True)
-    for part in (said.encode() + b"\n", behind):
+def say(pipe: IO[bytes], answer: Answer, behind: Sequence[bytes | memoryview] = ()) -> None:
+    """Send an answer, from the child, with the bytes behind it, in parts."""
+    size = sum(len(part) for part in behind)
+    said = answer.model_copy(update={"size": size}).model_dump_json(exclude_defaults=True)
+    for part in (said.encode() + b"\n", *behind):
         left = memoryview(part)
         while left:
             left = left[pipe.write(left) :]
@@ -98,8 +102,13 @@ class Channel:
         os.set_blocking(requests.fileno(), False)  # a child need not read
 
     def ask(
-        self, request: dict[str, Any], count: int, deadline: float, largest: int = 0
-    ) -> list[tuple[Answer, bytes]]:
+        self,
+        request: dict[str, Any],
+        count: int,
+        deadline: float,
+        largest: int = 0,
+        behind: Sequence[memoryview] = (),
+    ) -> list[tuple[Answer, memoryview]]:
         """Send a request and return so many answers, each with what came behind it.
 
         Args:
@@ -107,6 +116,7 @@ class Channel:
             count: of the answers wanted.
             deadline: by time.monotonic().
             largest: bytes that may come behind one answer.
+            behind: bytes that follow the request, in parts.
 
         Raises:
             TimeoutError: the deadline passed.
@@ -116,6 +126,8 @@ class Channel:
         if select.select([self._answers], [], [], 0)[0] and self._read(1, deadline):
             raise NonsenseError
         self._send(json.dumps(request).encode() + b"\n", deadline)
+        for part in behind:
+            self._send(part, deadline)
         answers = []
         for _ in range(count):
             answer = self._answer(deadline)
@@ -124,8 +136,8 @@ class Channel:
             answers.append((answer, self._exactly(answer.size, deadline)))
         return answers
 
-    def _send(self, line: bytes, deadline: float) -> None:
-        left = memoryview(line)
+    def _send(self, part: bytes | memoryview, deadline: float) -> None:
+        left = memoryview(part)
         while left:
             self._wait(deadline, writing=True)
             try:
@@ -146,15 +158,17 @@ class Channel:
         except (ValueError, RecursionError):  # pydantic's error is a ValueError
             raise NonsenseError from None
 
-    def _exactly(self, size: int, deadline: float) -> bytes:
+    def _exactly(self, size: int, deadline: float) -> memoryview:
         """Read so many bytes; memory is taken as they come, not as they are announced."""
-        data = bytearray()
-        while len(data) < size:
-            part = self._read(min(size - len(data), 2**20), deadline)
-            if not part:
+        data = np.empty(size, np.uint8).data  # in large pages
+        left = data
+        while left:
+            self._wait(deadline)
+            read = os.readv(self._answers.fileno(), [left])
+            if not read:
                 raise NonsenseError
-            data += part
-        return bytes(data)
+            left = left[read:]
+        return data
 
     def _read(self, most: int, deadline: float) -> bytes:
         self._wait(deadline)

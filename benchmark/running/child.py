@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
-import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +34,7 @@ def main() -> None:
     """Serve the parent until it closes the pipe."""
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # what a submission prints does not reach the parent's pipe
-    requests = sys.stdin.buffer
+    requests = open(0, "rb", closefd=False)
     start = json.loads(requests.readline())
     torch.set_num_threads(start["threads"])
     device = settled(start["device"])
@@ -97,15 +97,17 @@ def _made(start: dict[str, Any]) -> Attack | Defense:
     return made
 
 
-def _corrupted(attack: Attack, label: str, seen: Observation) -> tuple[Answer, bytes]:
+def _corrupted(
+    attack: Attack, label: str, seen: Observation
+) -> tuple[Answer, Sequence[memoryview]]:
     """Return the parameters that a malicious attack sends, or why there are none."""
     try:
         chosen = corruption(attack, label, seen.model, seen.knowledge, seen.generator)
         return Answer(status="corrupted"), pack_parameters(chosen)
     except NotApplicable as reason:
-        return Answer(status="not_applicable", reason=one_line(str(reason))), b""
+        return Answer(status="not_applicable", reason=one_line(str(reason))), ()
     except PluginError as error:
-        return Answer(status="failed", reason=one_line(str(error))), b""
+        return Answer(status="failed", reason=one_line(str(error))), ()
 
 
 def _applies(said: Verdict) -> Answer:
@@ -138,7 +140,7 @@ def _memory_said(outcome: Outcome, limit: int) -> Outcome:
     return replace(outcome, reason=f"passed its memory limit of {limit // 2**20} MiB a trial")
 
 
-def _sent(outcome: Outcome) -> tuple[Answer, bytes]:
+def _sent(outcome: Outcome) -> tuple[Answer, Sequence[memoryview]]:
     """Return an outcome as an answer, with its reconstruction's bytes."""
     peak = outcome.peak_bytes
     if outcome.reconstruction is not None:
@@ -152,7 +154,7 @@ def _sent(outcome: Outcome) -> tuple[Answer, bytes]:
     told = Answer(
         status="timed_out" if late else "failed", reason=reason, kind=kind, peak_bytes=peak
     )
-    return told, b""
+    return told, ()
 
 
 def _own(kind: str | None) -> ChildsKind | None:

@@ -8,22 +8,35 @@ from __future__ import annotations
 
 import json
 import traceback
+from collections.abc import Sequence
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from benchmark.contract import Batch, Defense, Update, Victim, update_fault
 from benchmark.errors import NotApplicable, PluginError, RefusedError
 from benchmark.running.channel import Answer, one_line, say
 from benchmark.running.exchange import load_model
-from benchmark.running.hooks import Introduction, batch_of, overridden, pack, parts, read
+from benchmark.running.hooks import (
+    Introduction,
+    State,
+    batch_of,
+    move,
+    overridden,
+    packed,
+    parts,
+    unpacked,
+)
 from benchmark.running.inprocess import described
 from benchmark.running.untouched import marks
 
 
 def serve_defense(
-    requests: IO[bytes], answers: IO[bytes], defense: Defense, device: torch.device
+    requests: BufferedReader, answers: IO[bytes], defense: Defense, device: torch.device
 ) -> None:
     """Introduce a defense, and call its hooks until no more is asked."""
     try:
@@ -31,7 +44,7 @@ def serve_defense(
     except (Exception, SystemExit) as error:
         say(answers, Answer(status="failed", reason=one_line(f"describe: {described(error)}")))
         return
-    say(answers, Answer(status="ready"), said.model_dump_json().encode())
+    say(answers, Answer(status="ready"), [said.model_dump_json().encode()])
     model = None
     for line in requests:
         asked = json.loads(line)
@@ -43,13 +56,13 @@ def serve_defense(
         try:
             said_of = _Called(defense, model, asked, requests, answers).answer()
         except NotApplicable as reason:
-            said_of = Answer(status="not_applicable", reason=one_line(str(reason))), b""
+            said_of = Answer(status="not_applicable", reason=one_line(str(reason))), ()
         except RefusedError as reason:
             told = one_line(str(reason))
-            said_of = Answer(status="failed", reason=told, kind="refused"), b""
+            said_of = Answer(status="failed", reason=told, kind="refused"), ()
         except (Exception, SystemExit) as error:
             traceback.print_exc()
-            said_of = Answer(status="failed", reason=one_line(described(error))), b""
+            said_of = Answer(status="failed", reason=one_line(described(error))), ()
         say(answers, *said_of)
 
 
@@ -61,28 +74,28 @@ class _Called:
         defense: Defense,
         model: Victim,
         asked: dict[str, Any],
-        requests: IO[bytes],
+        requests: BufferedReader,
         answers: IO[bytes],
     ) -> None:
         self.defense, self.model, self.hook = defense, model, asked["what"]
         self.requests, self.answers = requests, answers
-        given, draws = read(asked["given"])
-        assert draws is not None
-        self.given, self.draws = given, draws
+        self.given, state = self._came(asked)
+        assert state is not None
+        self.draws = move(np.random.Generator(np.random.Philox()), state)
         self.before = marks(model)
-        self.versions = [each._version for each in given.values()]
+        self.versions = [each._version for each in self.given.values()]
 
-    def answer(self) -> tuple[Answer, bytes]:
+    def answer(self) -> tuple[Answer, Sequence[memoryview]]:
         """Call it, and return what is said of it."""
         made, given = getattr(self, self.hook)()
         if [each._version for each in self.given.values()] != self.versions:
             raise PluginError("changed what it was given in place; wanted another")
         if made is given:
-            return Answer(status="same"), pack({}, self.draws)
+            return Answer(status="same"), packed({}, self.draws)
         if isinstance(made, Update) and (wrong := update_fault(made, self.model.weights())):
             raise PluginError(wrong)
         tensors = made if isinstance(made, Update) else parts(made)
-        return Answer(status="completed"), pack(tensors, self.draws)
+        return Answer(status="completed"), packed(tensors, self.draws)
 
     def protect_batch(self) -> tuple[Batch, Batch]:
         given = self._batch()
@@ -98,6 +111,11 @@ class _Called:
         made = self.defense.compute_update(self._batch(), self.model, self._gradient, self.draws)
         return _is_a(Update, made), None
 
+    def _came(self, asked: dict[str, Any]) -> tuple[dict[str, Tensor], State | None]:
+        data = np.empty(asked["size"], np.uint8).data
+        self.requests.readinto(data)
+        return unpacked(data, asked["names"])
+
     def _batch(self) -> Batch:
         return batch_of(self.given, self.model.track)
 
@@ -106,8 +124,8 @@ class _Called:
         if marks(self.model) != self.before:
             said = "changes the model and asks for a gradient, which the harness would not change"
             raise PluginError(f"{said}: read it, then trust it by --trust-plugins")
-        say(self.answers, Answer(status="asks"), pack(parts(batch), None))
-        tensors, _ = read(json.loads(self.requests.readline())["given"])
+        say(self.answers, Answer(status="asks"), packed(parts(batch), None))
+        tensors, _ = self._came(json.loads(self.requests.readline()))
         return Update({n: each.to(self.model.device) for n, each in tensors.items()})
 
 

@@ -1,34 +1,32 @@
 """What crosses between the harness and an outside defense in its child, either way.
 
-A hook's tensors lie in one safetensors file on the way in, and in as many bytes on the way out;
-beside them their order and the state of the generator that the hook draws from. What comes out is
-judged here: who wrote it is not believed.
+A hook's tensors are the bytes of a safetensors file, either way; beside them their order and the
+state of the generator that the hook draws from. What comes out is judged here: who wrote it is not
+believed.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
-from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
 import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, Field
-from safetensors import safe_open
-from safetensors.torch import save, save_file
 from torch import Tensor
 
 from benchmark.contract import Batch, Defense, ImageBatch, TextBatch
-from benchmark.running.answers import Number, plain, unpack
+from benchmark.running.answers import Number, pack, unpack
 from benchmark.running.channel import Line
 
 Hook = Literal["protect_batch", "compute_update", "protect_update"]
 CROSSING: tuple[Hook, ...] = ("protect_batch", "compute_update", "protect_update")
 """Hooks that are called in a child."""
-OTHERS = ("keyed", "client_keys", "harden", "server_view", "client_view", "wire_bytes")
-"""Hooks that cannot be: they hand back a model, or a defense that keeps something."""
+OTHERS = ("keyed", "client_keys", "harden", "server_view", "client_view")
+"""Hooks that cannot be: they hand back a model, or a defense that keeps something. `wire_bytes` is
+asked by `utility` alone, where there is no wall."""
 _BATCHES: dict[str, type[ImageBatch | TextBatch]] = {"vision": ImageBatch, "text": TextBatch}
 _MOST_MASKED = 2**16  # patches, or tokens, a row of a mask
 _Word = Annotated[int, Field(ge=0, lt=2**64)]
@@ -84,31 +82,15 @@ def overridden(defense: Defense) -> tuple[str, ...]:
     )
 
 
-def write(tensors: Mapping[str, Tensor], draws: np.random.Generator | None, file: Path) -> None:
-    """Write what a hook is given."""
-    save_file(plain(tensors), file, metadata={"json": _beside(tensors, draws)})
-    file.chmod(0o644)
+def packed(
+    tensors: Mapping[str, Tensor], draws: np.random.Generator | None
+) -> Sequence[memoryview]:
+    """Return what a hook is given, or made, as parts of bytes."""
+    return pack(tensors, _beside(tensors, draws))
 
 
-def read(file: str) -> tuple[dict[str, Tensor], np.random.Generator | None]:
-    """Read it, in the child."""
-    with safe_open(file, framework="pt") as opened:
-        held = {name: opened.get_tensor(name).clone() for name in opened.keys()}
-        beside = Crossed.model_validate_json(opened.metadata()["json"])
-    draws = None
-    if beside.draws is not None:
-        draws = np.random.Generator(np.random.Philox())
-        move(draws, beside.draws)
-    return {name: held[name] for name in beside.order}, draws
-
-
-def pack(tensors: Mapping[str, Tensor], draws: np.random.Generator | None) -> bytes:
-    """Return what a hook made as bytes."""
-    return save(plain(tensors), {"json": _beside(tensors, draws)})
-
-
-def unpacked(data: bytes, names: Collection[str]) -> tuple[dict[str, Tensor], State | None]:
-    """Return what a hook made, in its order.
+def unpacked(data: memoryview, names: Collection[str]) -> tuple[dict[str, Tensor], State | None]:
+    """Return what a hook is given, or made, in its order.
 
     Args:
         data: as they came.
@@ -124,12 +106,13 @@ def unpacked(data: bytes, names: Collection[str]) -> tuple[dict[str, Tensor], St
     return {name: tensors[name] for name in told.order}, told.draws
 
 
-def move(draws: np.random.Generator, state: State) -> None:
-    """Set a generator to where another stands."""
+def move(draws: np.random.Generator, state: State) -> np.random.Generator:
+    """Set a generator to where another stands, and return it."""
     said = state.model_dump()
     said["state"] = {name: np.array(each, np.uint64) for name, each in said["state"].items()}
     said["buffer"] = np.array(said["buffer"], np.uint64)
     draws.bit_generator.state = said
+    return draws
 
 
 def parts(batch: Batch) -> dict[str, Tensor]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from benchmark.registry import Submission
 from benchmark.running.channel import Answer
 from benchmark.running.exchange import save_model
 from benchmark.running.heard import Heard
-from benchmark.running.hooks import OTHERS, Hook, Introduction, move, unpacked, write
+from benchmark.running.hooks import OTHERS, Hook, Introduction, move, packed, unpacked
 from benchmark.running.limits import machine_bytes
 from benchmark.running.process import NONSENSE, Child
 from benchmark.running.scratch import Scratch
@@ -27,7 +27,7 @@ _MOST_KILLS = 3
 """Calls of a hook in a row on which a process may die before none is made any more."""
 _MEMORY = 5 * 2**30  # bytes of a child
 _OWN_BYTES = 2**20  # of an answer, beside its tensors
-_MODEL, _GIVEN = "model.safetensors", "given.safetensors"
+_MODEL = "model.safetensors"
 
 
 class Link:
@@ -95,14 +95,11 @@ class Link:
             NotApplicable: it does not fit the victim.
         """
         self._ready(hook, model)
-        file = self._child.exchange / _GIVEN
-        write(given, draws, file)
         largest = 2 * sum(each.nbytes for each in (*wanted.values(), *given.values())) + _OWN_BYTES
-        answer, data = self._ask(hook, {"what": hook, "given": str(file)}, largest)
+        answer, data = self._give(hook, given, draws, largest)
         while answer.status == "asks" and gradient is not None:
             batch, _ = self._read(hook, data, (*given, "masked"))
-            write(gradient(batch), None, file)
-            answer, data = self._ask(hook, {"given": str(file)}, largest)
+            answer, data = self._give(hook, gradient(batch), None, largest)
         if answer.status == "not_applicable":
             raise NotApplicable(answer.reason or "")
         if answer.kind == "refused":
@@ -140,17 +137,34 @@ class Link:
         self._ask(hook, {"what": "model", "model": str(file)}, 0)
         self._shown = model, versions
 
-    def _ask(self, hook: Hook, request: dict[str, Any], largest: int) -> tuple[Answer, bytes]:
-        answered = self._child.ask(request, _HOOK_SECONDS, largest=largest)
+    def _give(
+        self,
+        hook: Hook,
+        given: Mapping[str, Tensor],
+        draws: np.random.Generator | None,
+        largest: int,
+    ) -> tuple[Answer, memoryview]:
+        behind = packed(given, draws)
+        told = {"size": sum(map(len, behind)), "names": list(given)}
+        return self._ask(hook, {"what": hook, **told}, largest, behind)
+
+    def _ask(
+        self,
+        hook: Hook,
+        request: dict[str, Any],
+        largest: int,
+        behind: Sequence[memoryview] = (),
+    ) -> tuple[Answer, memoryview]:
+        answered = self._child.ask(request, _HOOK_SECONDS, largest=largest, behind=behind)
         self._heard.add(self._child.ear.take())
         if answered is None:
             self._kills[hook] += 1
             raise self.blame(hook, self._child.reason)
-        if request.get("what") != "model":
+        if request["what"] != "model":
             self._kills[hook] = 0
         return answered[0]
 
-    def _read(self, hook: Hook, data: bytes, names: tuple[str, ...]) -> Any:  # noqa: ANN401
+    def _read(self, hook: Hook, data: memoryview, names: tuple[str, ...]) -> Any:  # noqa: ANN401
         try:
             return unpacked(data, names)
         except ValueError:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -107,7 +108,7 @@ class Child:
             self.unfit, self.reason = True, answer.reason or NONSENSE
             self.kill()
         else:
-            self.loops, self.introduction = answer.loops, answered[0][1]
+            self.loops, self.introduction = answer.loops, bytes(answered[0][1])
 
     @property
     def alive(self) -> bool:
@@ -122,7 +123,8 @@ class Child:
         grace: float = 0.0,
         count: int = 1,
         largest: int = 0,
-    ) -> list[tuple[Answer, bytes]] | None:
+        behind: Sequence[memoryview] = (),
+    ) -> list[tuple[Answer, memoryview]] | None:
         """Send a request and return the answers; None, with the reason kept, if none come.
 
         Args:
@@ -131,10 +133,11 @@ class Child:
             grace: after so many more it is killed.
             count: of the answers.
             largest: bytes that may come behind one of them.
+            behind: bytes that follow the request, in parts.
         """
         began = time.monotonic()
         try:
-            return self._channel.ask(request, count, began + seconds + grace, largest)
+            return self._channel.ask(request, count, began + seconds + grace, largest, behind)
         except TimeoutError:
             self.status, self.kind = "timed_out", "timeout"
             self.reason = f"passed its limit of {seconds:g} s and was killed"

@@ -185,7 +185,7 @@ class Sandbox:
 
     def _ask(
         self, submission: Submission, what: str, stack: Stack, largest: int = 0
-    ) -> tuple[list[tuple[Answer, bytes]] | None, Child]:
+    ) -> tuple[list[tuple[Answer, memoryview]] | None, Child]:
         """Ask a child about a stack; None where it did not answer, and the child says why."""
         count = len(stack) if what == "reconstruct" else 1
         needed = stack[0].budget.memory_bytes * len(stack) + 3 * _nbytes(stack) + _OWN_BYTES
@@ -261,7 +261,7 @@ def _largest(seen: Observation) -> int:
     return 2 * 8 * count * int(getattr(spec, "length", 0)) + _NUMBERS
 
 
-def _outcome(answer: Answer, data: bytes, seconds: float) -> Outcome:
+def _outcome(answer: Answer, data: memoryview, seconds: float) -> Outcome:
     """Return what an answer says of a trial; only the seconds are ours."""
     if answer.status == "completed":
         try:

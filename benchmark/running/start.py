@@ -18,6 +18,7 @@ from benchmark.registry import Registry
 from benchmark.running.checks import check
 from benchmark.running.cost import Prediction, table
 from benchmark.running.device import device_named
+from benchmark.running.engine import Inline
 from benchmark.running.engines import check_engine, engine_of
 from benchmark.running.heard import Heard
 from benchmark.running.learned import Learned
@@ -87,11 +88,13 @@ def carry_out(order: Order, *, only_plan: bool) -> int:
         say(console, f"nothing is due; next: {_next(order)}")
         return 0
     with ExitStack() as stack:
-        heard = Heard()
-        worker_of, due, disabled = load(order, due, device, stack, heard)
+        heard, loaded = Heard(), stack.enter_context(ExitStack())
+        worker_of, due, disabled = load(order, due, device, loaded, heard)
         cells = [cell for cell, _ in left]
         engine = engine_of(order, cells, device, key, worker_of, heard, stack)
         cost = predicted()  # while an engine's processes start
+        if not isinstance(engine, Inline):
+            loaded.close()  # what was only tried here: who makes the cells has children of its own
         progress = stack.enter_context(
             Progress(len(left), trials, console, engine.width, cost.seconds)
         )

@@ -52,7 +52,7 @@ def test_answers_come_with_the_bytes_behind_them(pipes):
     def child():
         request = theirs.readline()
         for data in (b"one\n", b"", b"3" * 100_000):
-            say(write, Answer(status="completed"), data)
+            say(write, Answer(status="completed"), [data])
         assert request == b'{"what": 1}\n'
 
     channel, theirs, write = pipes

@@ -3,6 +3,7 @@ import signal
 import threading
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from benchmark.running.engine import Ended
 from benchmark.running.making import Made, Terms
 from benchmark.running.needs import memory_of, room, sharing
 from benchmark.running.pool import Pool, _strange
+from benchmark.running.process import Child
 from benchmark.running.wall import trouble
 from benchmark.seeds import PUBLIC
 
@@ -142,6 +144,31 @@ def test_gpu_is_shared_by_as_many_as_the_peaks_recorded_on_its_like_let(
     )
     assert sharing(cells[:1], tmp_path, device) == 4
     assert sharing(cells, tmp_path, device) == 1  # of one of them nothing is known
+
+
+@pytest.mark.skipif(trouble() is not None, reason="no wall here")
+def test_what_is_only_tried_here_has_ended_when_others_make_the_cells(
+    tiny, plugin, gradleak, tmp_path, monkeypatch
+):
+    children, alive = [], []
+
+    class Seen(Child):
+        def __init__(self, *given, **named):
+            super().__init__(*given, **named)
+            children.append(self)
+
+    def run(runner, groups, until):
+        alive.extend(child.alive for child in children)
+        return runner.tally
+
+    elsewhere = SimpleNamespace(width=2, ahead=0)
+    monkeypatch.setattr("benchmark.running.sandbox.Child", Seen)
+    monkeypatch.setattr("benchmark.running.start.engine_of", lambda *_: elsewhere)
+    monkeypatch.setattr("benchmark.running.start.Runner.run", run)
+    folder, results = plugin("mine", "return grey(seen)"), tmp_path / "r"
+    words = ("--attack", "mine", "--defense", "none", "--plugins", folder, "--results", results)
+    assert gradleak("run", tiny(), *words, "--jobs", 2).code == 0
+    assert alive == [False]
 
 
 @pytest.mark.slow

@@ -267,7 +267,7 @@ def test_only_safetensors_cross_and_nothing_is_pickled(plugin, bench, sandbox, m
         assert [record.reason for record in made.run("good", worker=sandbox)] == [None] * 3
     assert len(crossed) == 2 * (1 + 3)
     assert len(behind) == 2 * 3
-    assert all(set(load(data)) == {"images"} for data in behind)
+    assert all(set(load(bytes(data))) == {"images"} for data in behind)
     assert not any({"known/truth", "known/labels"} & keys for keys in crossed)
 
 
