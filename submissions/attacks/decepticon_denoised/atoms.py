@@ -36,8 +36,10 @@ class Atoms:
         direction = first[0].weight.of(known)[0]
         edges = torch.cat([-layer.bias.of(known) for layer in first if layer.bias is not None])
         vectors = tokens.new_empty(places, len(tokens), tokens.shape[1] + 1)
+        level = parts.blocks[0].projection.bias  # all that the silent attention adds
+        assert level is not None
         for place, position in enumerate(positions):
-            sums = tokens + position
+            sums = tokens + position + level.of(known)
             sums = sums - sums.mean(1, keepdim=True)
             vectors[place, :, :-1] = sums / sums.std(1, correction=0, keepdim=True)
         vectors[:, :, -1] = 1

@@ -1,10 +1,11 @@
 """Decepticons under noise that the defense describes (Fowl et al., ICLR 2023, appendix G).
 
-The parameters are `decepticon`'s, made for a lone sequence and for noise: no token marks the others,
-so that what each adds to the gradient is known ahead; and where the noise would hide all of a whole
-sequence, only as many of its first places send gradient as it leaves room for, by the universal
-level of Donoho and Johnstone (1994), since a clipped gradient has one norm to share. What is sent
-is then read by orthogonal matching pursuit over the embedding table (`pursuit.py`).
+The parameters are `decepticon`'s, made for a lone sequence and for noise: no token marks others, so
+that what each adds to the gradient is known ahead; and where noise would hide all of a sequence,
+only as many of its first places send gradient as it leaves room for, by the universal level of
+Donoho and Johnstone (1994), since a clipped gradient has one norm to share. What is sent is then
+read by orthogonal matching pursuit over the embedding table (`pursuit.py`). The last token is a
+label alone; it, and the places that are silent, are filled with public text's commonest token.
 """
 
 from __future__ import annotations
@@ -65,6 +66,9 @@ class DecepticonDenoised(MaliciousAttack):
             raise NotApplicable("the pursuit reads a lone sequence")
         if parts.masked or seen.length < 2:
             raise NotApplicable("it reads sequences whose every next token is predicted")
+        bytes_ = 4 * (seen.length - 1) * parts.vocabulary * (parts.width + 1)
+        if bytes_ > seen.budget.memory_bytes:
+            raise NotApplicable(f"its table of atoms takes {bytes_ >> 20} MiB")
         first = [block.first for block in parts.blocks]
         wanted = {part.name for layer in first for part in (layer.weight, layer.bias) if part}
         if missing := sorted(wanted - set(seen.update)):
@@ -102,7 +106,7 @@ def _speaking(model: Victim, known: Knowledge) -> int:
 
 
 def _usual_factor(atoms: Atoms, text: Tensor) -> float:
-    """Return the factor of atoms in a gradient of norm 1, as public text (sequences, length) has it."""
+    """Return the factor of atoms in a gradient of norm 1; text is (sequences, length)."""
     places = len(atoms.vectors)
     squares = [float(atoms.products(one[:places]).sum()) for one in text[:64]]
     return (len(squares) / sum(squares)) ** 0.5

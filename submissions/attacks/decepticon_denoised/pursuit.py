@@ -13,6 +13,7 @@ are whole tokens, so that no dictionary is learned.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations, product
 
 import torch
 from torch import Tensor
@@ -23,6 +24,7 @@ from submissions.attacks.decepticon_denoised.atoms import Atoms
 _SPREAD = 0.1  # of factors: codes of labels spread by 0.075, the norms behind by less
 _ROUGH = 0.3  # of their mean, as long as no place has been read
 _SWEEPS = 12  # over all places; two or three change the last
+_DOUBTFUL = 4  # places whose token is tried everywhere, so many at a time
 
 
 @dataclass(frozen=True)
@@ -59,30 +61,80 @@ class Pursuit:
             before = tokens.clone()
             for place in range(len(tokens)):
                 tokens[place] = self.scores(place, tokens, factor, spread).argmax()
-            if torch.equal(tokens, before):
-                break
             factor = self.mean_factor(tokens, factor)
             spread = _SPREAD * factor
+            if torch.equal(tokens, before):
+                tokens = self.exchanged(tokens, factor, spread)
+                if torch.equal(tokens, before):
+                    break
         return tokens
 
-    def start(self, factor: float) -> Tensor:
-        """Return the likeliest token of each place by one jump alone, the commonest if none is seen.
+    def exchanged(self, tokens: Tensor, factor: float, spread: float) -> Tensor:
+        """Return the tokens with two of them changed at a time, where that is likelier.
 
-        A bin that holds two tokens is likely by either; rows between its edge and an atom's are
-        missed.
+        Any two change places; and one whose factor is off goes where another stands, and its own
+        place is read anew. Each alone would be less likely, by the jump that it leaves.
         """
+        best = self.likelihood(tokens, factor, spread)
+        for one, other in combinations(range(len(tokens)), 2):
+            trial = tokens.clone()
+            trial[[one, other]] = tokens[[other, one]]
+            if (likely := self.likelihood(trial, factor, spread)) > best:
+                tokens, best = trial, likely
+        for one, other in product(self.doubtful(tokens, factor, spread), range(len(tokens))):
+            trial = tokens.clone()
+            trial[other] = tokens[one]
+            if one != other:
+                trial[one] = self.scores(one, trial, factor, spread).argmax()
+                if (likely := self.likelihood(trial, factor, spread)) > best:
+                    tokens, best = trial, likely
+        return tokens
+
+    def doubtful(self, tokens: Tensor, factor: float, spread: float) -> list[int]:
+        """Return the few places whose factors, fitted freely, are farthest off, if beyond usual."""
+        held = self.held[torch.arange(len(tokens)), tokens]
+        found = torch.linalg.lstsq(self.atoms.products(tokens), held[:, None]).solution[:, 0]
+        off = (found - factor).abs()
+        farthest: list[int] = off.argsort(descending=True)[:_DOUBTFUL].tolist()
+        return [place for place in farthest if off[place] > 2 * spread]
+
+    def likelihood(self, tokens: Tensor, factor: float, spread: float) -> float:
+        """Return the log-likelihood of tokens (places,) but for a constant."""
+        prior = spread**-2
+        square = self.atoms.products(tokens) + prior * torch.eye(len(tokens))
+        held = self.held[torch.arange(len(tokens)), tokens] + prior * factor
+        lower = torch.linalg.cholesky(square)
+        explained = torch.linalg.solve_triangular(lower, held[:, None], upper=False)
+        common = self.common[tokens].sum() - lower.diagonal().log().sum()
+        return float(explained.square().sum() / 2 + common)
+
+    def start(self, factor: float) -> Tensor:
+        """Return the places' tokens by jumps alone, one a place; the commonest where none is left.
+
+        Rows between a jump and an atom's last are missed. Two places that took one jump would
+        drive each other to wrong ones.
+        """
+        from scipy.optimize import linear_sum_assignment
+
         rows = self.sums.diff(dim=0)
         edges, lost = jumps(rows, len(self.held))
         bounds = torch.cat([edges.new_zeros(1), edges + 1, edges.new_tensor([len(rows)])])
         sizes = bounds.diff().clamp_min(1)
-        weights = 1 / (1 / sizes[:-1] + 1 / sizes[1:])
-        best = torch.zeros_like(self.held)
+        tokens = self.common.argmax().repeat(len(self.held))
+        if not len(edges):
+            return tokens
         squares = factor**2 / 2 * self.atoms.vectors.square().sum(2)
+        likely = []
+        weights = 1 / (1 / sizes[:-1] + 1 / sizes[1:])
         for edge, weight, vector in zip(edges, weights, lost, strict=True):
             missed = (self.atoms.rows - edge - 1).abs()
-            likely = factor * weight * (self.atoms.vectors @ vector.float())
-            best = torch.maximum(best, likely - (weight + missed) * squares)
-        return (best + self.common).argmax(1)
+            explained = factor * weight * (self.atoms.vectors @ vector.float())
+            likely.append((explained - (weight + missed) * squares + self.common).max(1))
+        gain, token = (torch.stack(each) for each in zip(*likely, strict=True))
+        jump, place = linear_sum_assignment(-gain.clamp_min(float(self.common.min())).numpy())
+        kept = gain[jump, place] > self.common.max()
+        tokens[place[kept]] = token[jump, place][kept]
+        return tokens
 
     def scores(self, place: int, tokens: Tensor, factor: float, spread: float) -> Tensor:
         """Return each token's log-likelihood in a place but for a constant, (tokens,).
