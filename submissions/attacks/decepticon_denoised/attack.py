@@ -81,12 +81,15 @@ class DecepticonDenoised(MaliciousAttack):
         vocabulary = TextVictim.of(seen.model).anatomy.vocabulary
         counts = torch.bincount(seen.public_text.flatten(), minlength=vocabulary).double()
         tokens = torch.full((1, seen.length), int(counts.argmax()))
+        certain = torch.zeros_like(tokens, dtype=torch.bool)
+        if noise == 0:  # not even noise was sent
+            return Reconstruction(tokens=tokens, certain=certain)
         atoms = Atoms.of(seen.model, _speaking(seen.model, seen.knowledge))
         common = ((counts + 0.1) / (counts + 0.1).sum()).log()
         pursuit = Pursuit.of(atoms, running_sums(seen.update, seen.model) / noise, common)
         found = pursuit.read(_usual_factor(atoms, seen.public_text) / share)
         tokens[0, : len(found)] = found
-        return Reconstruction(tokens=tokens, certain=torch.zeros_like(tokens, dtype=torch.bool))
+        return Reconstruction(tokens=tokens, certain=certain)
 
 
 def _speaking(model: Victim, known: Knowledge) -> int:

@@ -38,6 +38,7 @@ def test_the_norm_sent_tells_the_noise_beneath_it(draw):
     assert noise_of(share, float(sent.norm()), 10000) == pytest.approx(0.5, rel=0.02)
 
 
+@pytest.mark.slow
 def test_all_that_sends_gradient_is_read_where_the_plain_reading_misses_some(pydoc):
     defense = "clip_and_noise,noise=0.001"
     denoised = reads(pydoc, "decepticon_denoised", defense).metrics["total_accuracy"]

@@ -7,7 +7,7 @@ from benchmark.seeds import generator
 from submissions.attacks.decepticon_denoised.atoms import Atoms
 from submissions.attacks.decepticon_denoised.pursuit import Pursuit
 
-PLACES, TOKENS, WIDTH, ROWS = 6, 50, 24, 120
+PLACES, TOKENS, WIDTH, ROWS = 6, 50, 24, 80
 
 
 @pytest.fixture
