@@ -17,7 +17,7 @@ from benchmark.toolbox.text.imprinting import measuring
 
 @dataclass(frozen=True)
 class Atoms:
-    """Tokens in places; atoms of no noise differ in their products alone.
+    """Tokens in places.
 
     Attributes:
         vectors: (places, tokens, width + 1), what the layers read, and a one for their bias.
@@ -44,11 +44,6 @@ class Atoms:
             vectors[place, :, :-1] = sums / sums.std(1, correction=0, keepdim=True)
         vectors[:, :, -1] = 1
         return Atoms(vectors, torch.searchsorted(edges, vectors[:, :, :-1] @ direction))
-
-    @property
-    def squares(self) -> Tensor:
-        """The square of each atom, (places, tokens) float64."""
-        return self.rows * self.vectors.square().sum(2).double()
 
     def chosen(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Return vectors (places, width + 1), and rows (places,), of a token (places,) in each."""

@@ -21,7 +21,7 @@ from torch import Tensor
 from submissions.attacks.decepticon.denoise import jumps
 from submissions.attacks.decepticon_denoised.atoms import Atoms
 
-_SPREAD = 0.1  # of factors: codes of labels spread by 0.075, the norms behind by less
+_SPREAD = 0.1  # of factors, over their mean: codes of labels spread by 0.075, norms by less
 _ROUGH = 0.3  # of their mean, as long as no place has been read
 _SWEEPS = 12  # over all places; two or three change the last
 _DOUBTFUL = 4  # places whose token is tried everywhere, so many at a time
