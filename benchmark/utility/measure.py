@@ -99,24 +99,19 @@ class Bench:
             rate: fmean(self._held_out(submission, seed, rate) for seed in seeds)
             for rate in training.rates
         }
-        choose = max if self.task.better == "higher" else min
-        return choose(found, key=lambda rate: found[rate])
+        return self.task.best(found)
 
     def price(self, submission: Submission, seed: int, rate: float, place: Provenance) -> Price:
         """Train with a defense on, and judge on the private split.
 
-        A victim that is no better on what it was trained on than frequencies alone has diverged:
-        that training is done again at the next lower rate, while there is one.
-
         Raises:
             NotApplicable: the defense does not fit the victim.
         """
-        trained = self._train(submission, self.task.public, seed, rate)
-        lower = [each for each in self.protocol.training.rates if each < rate]
-        if lower and self.task.diverged(trained.model):
-            return self.price(submission, seed, max(lower), place)
+        rate, trained = self._settled(submission, seed, rate)
         found = self.task.figure(trained.model, self.task.private)
-        said = {self.protocol.figure: found} if math.isfinite(found) else {"reason": "diverged"}
+        said: dict[str, Any] = {self.protocol.figure: found}
+        if not math.isfinite(found):
+            said = {"reason": "diverged at every rate"}
         draws = PUBLIC.draws(seed, self.protocol.name, "shuffled")
         return Price(
             **self._named(submission, seed, place),
@@ -126,6 +121,24 @@ class Bench:
             seconds=trained.seconds,
             sent=trained.sent,
         )
+
+    def _settled(self, submission: Submission, seed: int, rate: float) -> tuple[float, Trained]:
+        """Train on the public split, and return at which rate, and what it came to.
+
+        A victim that is no better on what it was trained on than frequencies alone has diverged:
+        that training is done again at the next lower rate. Where all have, as behind much noise,
+        the best of them stands.
+        """
+        made: dict[float, Trained] = {}
+        found: dict[float, float] = {}
+        lower = (each for each in self.protocol.training.rates if each <= rate)
+        for each in sorted(lower, reverse=True):
+            made[each] = self._train(submission, self.task.public, seed, each)
+            found[each] = self.task.figure(made[each].model, self.task.public)
+            if not self.task.diverged(found[each]):
+                return each, made[each]
+        best = self.task.best(found)
+        return best, made[best]
 
     def misfit(self, submission: Submission, seed: int, reason: str, place: Provenance) -> Price:
         """Return what stands where a defense does not fit the victim."""

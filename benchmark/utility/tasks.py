@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -30,10 +30,10 @@ class Task(ABC):
     Attributes:
         public: what clients hold.
         private: what their model is judged on.
-        better: chooses of figures.
+        higher: whether a higher figure is better.
     """
 
-    better: ClassVar[Literal["higher", "lower"]]
+    higher: ClassVar[bool]
     public: Batch
     private: Batch
 
@@ -49,11 +49,21 @@ class Task(ABC):
     def figure(self, model: Victim, data: Batch) -> float:
         """Return what a model is worth on some data, in the protocol's figure."""
 
+    @property
     @abstractmethod
-    def diverged(self, model: Victim) -> bool:
-        """Tell whether a model is no better on what it was trained on than frequencies alone."""
+    def chance(self) -> float:
+        """What frequencies alone come to on the public split."""
 
-    def diagnose(self, model: Victim, draws: np.random.Generator) -> Mapping[str, float]:
+    def diverged(self, figure: float) -> bool:
+        """Tell whether a figure on the public split is no better than frequencies alone."""
+        return figure <= self.chance if self.higher else figure >= self.chance
+
+    def best(self, figures: Mapping[float, float]) -> float:
+        """Return the rate of the best figure; of equal ones the lowest."""
+        choose = max if self.higher else min
+        return choose(sorted(figures), key=lambda rate: figures[rate])
+
+    def diagnose(self, model: Victim, draws: np.random.Generator) -> dict[str, float]:
         """Return what else is told of a trained model, by name; nothing by default."""
         return {}
 
@@ -66,7 +76,7 @@ class ImageTask(Task):
         shuffler: a defense that shuffles images, by which a trained victim is judged too.
     """
 
-    better = "higher"
+    higher = True
 
     protocol: VisionUtility
     public: ImageBatch
@@ -110,12 +120,12 @@ class ImageTask(Task):
         assert isinstance(data, ImageBatch)
         return accuracy(ImageVictim.of(model), data.images, data.labels)
 
-    def diverged(self, model: Victim) -> bool:
-        """Tell whether it tells no more labels than the commonest one alone."""
-        commonest = int(self.public.labels.bincount().max()) / len(self.public)
-        return self.figure(model, self.public) <= commonest
+    @property
+    def chance(self) -> float:
+        """The share of the commonest label."""
+        return int(self.public.labels.bincount().max()) / len(self.public)
 
-    def diagnose(self, model: Victim, draws: np.random.Generator) -> Mapping[str, float]:
+    def diagnose(self, model: Victim, draws: np.random.Generator) -> dict[str, float]:
         """Return what a trained victim makes of shuffled images, where a shuffler is stated."""
         if self.shuffler is None:
             return {}
@@ -126,7 +136,7 @@ class ImageTask(Task):
 class TextTask(Task):
     """Text, and the perplexity of its next tokens, of hidden ones where the victim is masked."""
 
-    better = "lower"
+    higher = False
 
     protocol: TextUtility
     public: TextBatch
@@ -171,9 +181,10 @@ class TextTask(Task):
         assert isinstance(data, TextBatch)
         return perplexity(TextVictim.of(model), data)
 
-    def diverged(self, model: Victim) -> bool:
-        """Tell whether it guesses no better than the tokens' frequencies alone."""
-        return self.figure(model, self.public) >= frequencies_perplexity(self.public)
+    @property
+    def chance(self) -> float:
+        """The perplexity of the tokens' own frequencies."""
+        return frequencies_perplexity(self.public)
 
 
 def load_task(
