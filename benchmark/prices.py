@@ -17,6 +17,9 @@ from benchmark.records.files import locked
 from benchmark.records.storage import append_text
 from benchmark.registry import Submission
 
+_LONG = 1e6
+"""A perplexity from here on, of a training that diverged, is told by its power of ten."""
+
 
 class Price(BaseModel):
     """One training with a defense on."""
@@ -67,7 +70,9 @@ class Price(BaseModel):
         """What it came to, in words."""
         if self.accuracy is not None:
             return f"{100 * self.accuracy:.1f} %"
-        return f"n/a: {self.reason}" if self.perplexity is None else f"{self.perplexity:.1f}"
+        if self.perplexity is None:
+            return f"n/a: {self.reason}"
+        return f"{self.perplexity:.1f}" if self.perplexity < _LONG else f"{self.perplexity:.1e}"
 
     @property
     def key(self) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ def read(tmp_path):
     [
         ('"accuracy":0.5', 0.5, "50.0 %"),
         ('"perplexity":321.04', 321.04, "321.0"),
+        ('"perplexity":3.21e40', 3.21e40, "3.2e+40"),
         ('"accuracy":null,"reason":"too narrow"', None, "n/a: too narrow"),  # as older lines say it
         ('"reason":"too narrow"', None, "n/a: too narrow"),
     ],

@@ -91,7 +91,11 @@ class Costs:
             setting,
             self.table(links),
             self.sentence(),
-            *([f"![{self.figure.column} by worst case]({self.page}.svg)"] if self.sections else []),
+            *(
+                [f"![{self.figure.name.capitalize()} by worst case]({self.page}.svg)"]
+                if self.sections
+                else []
+            ),
         ]
         return "\n\n".join([*blocks, links.definitions()]) + "\n"
 

@@ -10,7 +10,8 @@ class Figure:
     """How prices of one track are told; what a defense costs is above zero in all of them.
 
     Attributes:
-        name: of the figure, with its unit, at the axis of a picture.
+        name: of the figure.
+        unit: said beside it.
         column: its heading.
         meaning: it, in a sentence's beginning.
         cost: heading of what a defense costs.
@@ -22,6 +23,7 @@ class Figure:
     """
 
     name: str
+    unit: str
     column: str
     meaning: str
     cost: str
@@ -37,7 +39,8 @@ class Figure:
 
 
 _ACCURACY = Figure(
-    name="accuracy, %",
+    name="accuracy",
+    unit="%",
     column="Accuracy, %",
     meaning="Accuracy is that",
     cost="Lost",
@@ -48,7 +51,8 @@ _ACCURACY = Figure(
     brief="points lost",
 )
 _PERPLEXITY = Figure(
-    name="perplexity, lower is better",
+    name="perplexity",
+    unit="lower is better",
     column="Perplexity",
     meaning="Perplexity is exp of the mean cross entropy, in nats, of a token",
     cost="Added",

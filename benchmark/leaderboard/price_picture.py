@@ -59,7 +59,7 @@ def picture(dots: Sequence[Dot], worst: str, figure: Figure) -> str:
             loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize=7, labelcolor=INK
         )
         axes.set_xlabel(worst)
-        axes.set_ylabel(figure.name)
+        axes.set_ylabel(f"{figure.name}, {figure.unit}")
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(color=INK, alpha=0.2, linewidth=0.5)
         return svg(drawn)
