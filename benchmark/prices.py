@@ -1,4 +1,4 @@
-"""What defenses cost: accuracies of federated training, a line a seed in `utility.jsonl`.
+"""What defenses cost: what federated training comes to, a line a seed in `utility.jsonl`.
 
 A line is of a utility protocol, a defense and a seed; the last of equal ones counts.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from benchmark.errors import RecordError
 from benchmark.identity import harness_version
@@ -16,6 +16,9 @@ from benchmark.records import Provenance
 from benchmark.records.files import locked
 from benchmark.records.storage import append_text
 from benchmark.registry import Submission
+
+_LONG = 1e6
+"""A perplexity from here on, of a training that diverged, is told by its power of ten."""
 
 
 class Price(BaseModel):
@@ -36,10 +39,12 @@ class Price(BaseModel):
     """What the defense says of itself, an epsilon too."""
     rate: float | None
     """Of the server, the best on the held-out part; None where none trained."""
-    accuracy: float | None
-    """Share of the private split whose label is told; None where the defense does not fit."""
+    accuracy: float | None = None
+    """Share of the private split whose label is told; of images."""
+    perplexity: float | None = None
+    """Of a token of the private split, exp of the mean cross entropy in nats; of text."""
     reason: str | None = None
-    """Why there is no accuracy."""
+    """Why there is neither."""
     diagnostics: dict[str, float] = {}
     """What the trained victim makes of shuffled images, and its positions, by name."""
     seconds: float
@@ -47,6 +52,27 @@ class Price(BaseModel):
     sent: int
     """Bytes that a client sent in all."""
     provenance: Provenance
+
+    @model_validator(mode="after")
+    def _says_one_thing(self) -> Price:
+        said = [one for one in (self.accuracy, self.perplexity, self.reason) if one is not None]
+        if len(said) != 1:
+            raise ValueError("wanted one of accuracy, perplexity and reason")
+        return self
+
+    @property
+    def figure(self) -> float | None:
+        """The accuracy, or the perplexity; None where there is neither."""
+        return self.accuracy if self.perplexity is None else self.perplexity
+
+    @property
+    def told(self) -> str:
+        """What it came to, in words."""
+        if self.accuracy is not None:
+            return f"{100 * self.accuracy:.1f} %"
+        if self.perplexity is None:
+            return f"n/a: {self.reason}"
+        return f"{self.perplexity:.1f}" if self.perplexity < _LONG else f"{self.perplexity:.1e}"
 
     @property
     def key(self) -> tuple[str, ...]:

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 
-from matplotlib.axes import Axes
-
+from benchmark.leaderboard.figures import FIGURES, Figure
 from benchmark.leaderboard.groups import method
+from benchmark.leaderboard.holding import Lost
 from benchmark.leaderboard.markdown import DASH, NBSP, Links, code, grid, mean, prose
 from benchmark.leaderboard.page import MARKS
-from benchmark.leaderboard.picture import COLOURS, INK, drawing, svg
+from benchmark.leaderboard.picture import COLOURS
+from benchmark.leaderboard.price_picture import Dot, picture
 from benchmark.leaderboard.section import NONE, Outcome, Section
 from benchmark.prices import Price, Prices, prices_file
-from benchmark.protocol import UtilityProtocol, load_utility, utility_files
+from benchmark.protocol import UtilityProtocol, VisionUtility, load_utility, utility_files
 
-_INCHES = (9.0, 4.4)
-_COLUMNS, _ROWS = 36, 22  # of numbers that find room beside one another
-_AROUND = sorted(
-    ((right, up) for right in range(-3, 4) for up in range(-3, 4)),
-    key=lambda step: (step[0] ** 2 + step[1] ** 2, -step[1], -step[0]),
-)
-"""Places round a dot, in numbers' widths and heights, nearest first."""
 _MEGABYTE = 2**20
 
 
@@ -45,20 +40,25 @@ class Costs:
         """Name of its page and of its picture, less what they end in."""
         return f"price_{self.protocol.name}"
 
-    def accuracy(self, defense: str) -> list[float]:
-        """Return a defense's accuracies in percent, a seed each."""
-        return [100 * one.accuracy for one in self.prices[defense] if one.accuracy is not None]
+    @property
+    def figure(self) -> Figure:
+        """What its prices are told in."""
+        return FIGURES[self.protocol.track]
+
+    def figures(self, defense: str) -> list[float]:
+        """Return a defense's accuracies in percent, or its perplexities, a seed each."""
+        found = (one.figure for one in self.prices[defense])
+        return [self.figure.scale * one for one in found if one is not None]
 
     def loss(self, defense: str) -> float | None:
-        """Return the points of accuracy that a defense costs, over the seeds that both ran with."""
+        """Return what a defense costs in its figure, over the seeds that both ran with."""
         held, plain = (
-            {one.seed: one.accuracy for one in self.prices.get(name, ())}
-            for name in (defense, NONE)
+            {one.seed: one.figure for one in self.prices.get(name, ())} for name in (defense, NONE)
         )
         both = [
-            100 * (undefended - accuracy)
-            for seed, accuracy in held.items()
-            if accuracy is not None and (undefended := plain.get(seed)) is not None
+            self.figure.lost(undefended, found)
+            for seed, found in held.items()
+            if found is not None and (undefended := plain.get(seed)) is not None
         ]
         return fmean(both) if both else None
 
@@ -75,13 +75,14 @@ class Costs:
             f"{prose(self.protocol.description)} {training.rounds} rounds; the rate of the server "
             f"is the one of {len(training.rates)} that does best, over all seeds, on a held-out "
             f"{training.held_out:.0%} of the public split, for each defense its own, or the next "
-            "lower one where that diverges. Accuracy is that of the private split, mean ± standard "
-            "deviation over seeds; what is lost is told over the seeds that both ran with."
+            f"lower one where that diverges. {self.figure.meaning} of the private split, mean ± "
+            f"standard deviation over seeds; what is {self.figure.cost.lower()} is told over the "
+            "seeds that both ran with."
         )
-        if self.protocol.shuffled_by is not None:
+        if self._shuffler is not None:
             setting += (
                 " Consistency is the share of private images whose label stays when "
-                f"{code(self.protocol.shuffled_by)} shuffles them."
+                f"{code(self._shuffler)} shuffles them."
             )
         blocks = [
             f"# What defenses cost: {head}",
@@ -90,12 +91,16 @@ class Costs:
             setting,
             self.table(links),
             self.sentence(),
-            *([f"![Accuracy by worst case]({self.page}.svg)"] if self.sections else []),
+            *(
+                [f"![{self.figure.name.capitalize()} by worst case]({self.page}.svg)"]
+                if self.sections
+                else []
+            ),
         ]
         return "\n\n".join([*blocks, links.definitions()]) + "\n"
 
     def table(self, links: Links) -> str:
-        """Return a row a defense: what is read behind it, accuracy, epsilon, seconds, bytes."""
+        """Return a row a defense: what is read behind it, figure, epsilon, seconds, bytes."""
         rows = []
         for name, prices in self.prices.items():
             first = prices[0]
@@ -103,17 +108,17 @@ class Costs:
                 [
                     code(name),
                     self._worst(name, links),
-                    self._accuracy(name),
+                    self._figure(name),
                     self.lost(name),
-                    *([self._consistency(name)] if self.protocol.shuffled_by else []),
+                    *([self._consistency(name)] if self._shuffler else []),
                     _epsilon(first),
                     f"{fmean(one.seconds for one in prices):.0f}",
                     f"{first.sent / _MEGABYTE:.1f}",
                 ]
             )
         unit = f", {prose(self.sections[0].unit)}" if self.sections else ""
-        headers = ["Defense", f"Worst case{unit}", "Accuracy, %", "Lost"]
-        shuffled = ["Consistency, %"] if self.protocol.shuffled_by else []
+        headers = ["Defense", f"Worst case{unit}", self.figure.column, self.figure.cost]
+        shuffled = ["Consistency, %"] if self._shuffler else []
         return grid([*headers, *shuffled, "Epsilon", "Seconds", "MiB sent"], rows)
 
     def sentence(self) -> str:
@@ -132,39 +137,25 @@ class Costs:
         met = self._met(least)
         known = met is not None and met.reliable(least)
         doubt = "" if known else ", against no attack that knows it"
-        lost = f"loses {costs[least]:.1f} points{doubt}"
-        return f"{said}; the least costly of them, {code(least)}, {lost}."
+        spent = f"{self.figure.verb} {costs[least]:.1f} {self.figure.spent}"
+        return f"{said}; the least costly of them, {code(least)}, {spent}{doubt}."
 
     def pictured(self) -> str:
-        """Return accuracy over the worst case, a dot a defense, as SVG."""
-        with drawing(_INCHES) as figure:
-            axes = figure.add_subplot()
-            self._draw(axes)
-            return svg(figure)
-
-    def _draw(self, axes: Axes) -> None:
-        """Draw a dot a defense, numbered from left to right as beside it."""
-        dots: list[tuple[float, float, str]] = []
-        for name in self.prices:
-            met, right = self._met(name), self.accuracy(name)
-            if met is not None and right:
-                dots.append((_score(met, name), fmean(right), name))
-        dots.sort()
-        for number, (x, y, name) in enumerate(dots, start=1):
-            colour = COLOURS[self._outcome(name) or "open"]
-            axes.plot(x, y, "o", color=colour, markersize=5, label=f"{number}  {name}")
-        for number, place in enumerate(_beside([(x, y) for x, y, _ in dots]), start=1):
-            axes.text(*place, str(number), ha="center", va="center", fontsize=7)
-        axes.margins(y=0.15)
-        axes.legend(
-            loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize=7, labelcolor=INK
-        )
+        """Return the figure over the worst case, a dot a defense, as SVG."""
+        dots = [
+            Dot(_score(met, name), fmean(found), name, COLOURS[self._outcome(name) or "open"])
+            for name in self.prices
+            if (met := self._met(name)) is not None and (found := self.figures(name))
+        ]
         first = self.sections[0]
         worse = "right" if first.higher else "left"
-        axes.set_xlabel(f"worst case, {first.unit}; {worse} is worse for the client")
-        axes.set_ylabel("accuracy, %")
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(color=INK, alpha=0.2, linewidth=0.5)
+        worst = f"worst case, {first.unit}; {worse} is worse for the client"
+        return picture(dots, worst, self.figure)
+
+    @property
+    def _shuffler(self) -> str | None:
+        """The defense that shuffles images, where the protocol states one."""
+        return self.protocol.shuffled_by if isinstance(self.protocol, VisionUtility) else None
 
     def _met(self, name: str) -> Section | None:
         """Return where a defense's worst case stands, of the protocols that it ran in."""
@@ -187,12 +178,12 @@ class Costs:
         score = links.to(mean(cell.scores[met.primary]), met.file(cell.attack))
         return f"{MARKS[outcome]}{NBSP}{score} {code(method(cell.attack))}"
 
-    def _accuracy(self, name: str) -> str:
-        right = self.accuracy(name)
-        if not right:
+    def _figure(self, name: str) -> str:
+        found = self.figures(name)
+        if not found:
             return f"n/a: {prose(self.prices[name][0].reason or 'no reason given')}"
-        spread = f"{NBSP}±{NBSP}{stdev(right):.1f}" if len(right) > 1 else ""
-        return f"{fmean(right):.1f}{spread}"
+        spread = f"{NBSP}±{NBSP}{stdev(found):.1f}" if len(found) > 1 else ""
+        return f"{fmean(found):.1f}{spread}"
 
     def _consistency(self, name: str) -> str:
         found = [
@@ -201,28 +192,9 @@ class Costs:
         return f"{fmean(found):.1f}" if found else DASH
 
     def lost(self, name: str) -> str:
-        """Return the points of accuracy that a defense costs; a dash where it is not measured."""
+        """Return what a defense costs in its figure; a dash where it is not measured."""
         loss = None if name == NONE else self.loss(name)
         return DASH if loss is None else f"{loss + 0.0:.1f}"
-
-
-def _beside(dots: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return where each dot's number stands: the nearest place to it where nothing does."""
-    if not dots:
-        return []
-    across, along = (max(each) - min(each) or 1.0 for each in zip(*dots, strict=True))
-    wide, high = across / _COLUMNS, along / _ROWS
-    taken, found = list(dots), []
-    for x, y in dots:
-        places = [(x + right * wide, y + up * high) for right, up in _AROUND]
-        free = (
-            (a, b)
-            for a, b in places
-            if all(abs(a - c) >= 0.9 * wide or abs(b - d) >= 0.9 * high for c, d in taken)
-        )
-        found.append(next(free, places[0]))
-        taken.append(found[-1])
-    return found
 
 
 def costs(results: Path, sections: Sequence[Section]) -> list[Costs]:
@@ -236,7 +208,7 @@ def costs(results: Path, sections: Sequence[Section]) -> list[Costs]:
         if own:
             beside = [known[each] for each in protocol.leakage if each in known]
             alike = [each for each in beside if each.primary == beside[0].primary]
-            made.append(Costs(protocol, _by_defense(own), alike))
+            made.append(Costs(protocol, _by_defense(own, FIGURES[protocol.track]), alike))
     return made
 
 
@@ -245,28 +217,29 @@ def _score(section: Section, defense: str) -> float:
     return section.worst[defense].scores[section.primary].mean
 
 
-def losses(priced: Sequence[Costs], results: Path) -> Callable[[str, Links], str]:
-    """Return what tells a defense's cost in accuracy, by the first protocol that has its price."""
-    found: dict[str, str] = {}
+def losses(priced: Sequence[Costs], results: Path) -> Lost:
+    """Return what tells a defense's cost, by the first protocol of the track with its price."""
+    found: dict[tuple[str, str], str] = {}
     for one in priced:
         for name in one.prices:
-            found.setdefault(name, one.lost(name))
+            found.setdefault((one.protocol.track, name), one.lost(name))
 
-    def told(name: str, links: Links) -> str:
-        points = found.get(name, DASH)
-        return points if points == DASH else links.to(points, prices_file(results))
+    def told(track: str, name: str, links: Links) -> str:
+        cost = found.get((track, name), DASH)
+        return cost if cost == DASH else links.to(cost, prices_file(results))
 
     return told
 
 
-def _by_defense(found: Iterable[Price]) -> dict[str, list[Price]]:
+def _by_defense(found: Iterable[Price], figure: Figure) -> dict[str, list[Price]]:
     prices: dict[str, list[Price]] = {}
     for one in found:
         prices.setdefault(one.defense, []).append(one)
 
     def key(name: str) -> tuple[bool, float, str]:
-        right = [one.accuracy for one in prices[name] if one.accuracy is not None]
-        return name != NONE, -fmean(right) if right else 1.0, name
+        told = [one.figure for one in prices[name] if one.figure is not None]
+        cost = figure.lost(0, fmean(told)) if told else math.inf
+        return name != NONE, cost, name
 
     return {name: prices[name] for name in sorted(prices, key=key)}
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from benchmark.leaderboard.figures import FIGURES, Figure
 from benchmark.leaderboard.groups import Scored, ThreatGroup, method
 from benchmark.leaderboard.markdown import DASH, Links, code, grid
 from benchmark.leaderboard.page import MARKS
@@ -13,15 +14,16 @@ from benchmark.leaderboard.section import NONE
 
 PAGE = "defenses.md"
 """The page of all strengths, in the folder of pages."""
-Lost = Callable[[str, Links], str]
-"""Tells the points of accuracy that a defense costs; a dash where it is not measured."""
+Lost = Callable[[str, str, Links], str]
+"""Tells what a defense costs in a track's figure; a dash where it is not measured."""
 HOLDS = f"""\
 {MARKS["holds"]} **holds**: no attack's lead over the prior alone, on the same trials, reaches \
 1 dB (0.05 of a score up to 1) at the upper end of its 95 % interval. {MARKS["leaks"]} **leaks**: \
 one exceeds it at the lower end. {MARKS["open"]} **open**: neither, or under ten trials, or no \
 attack had its paper's budget. Counted are the protocols that leak where nothing defends. A worst \
 case is **reliable** where an attack that knows the defense (`adaptive_to`) is the strongest, or \
-as strong. **Lost** are points of accuracy of a victim trained behind the defense."""
+as strong. **Lost** are points of accuracy of a victim trained behind the defense, **added** is \
+what the perplexity of one of text rises by."""
 _STRENGTH = """\
 Each defense is told at the strength that holds in most protocols, of all threat models together; \
 [every strength, by threat model]({page})."""
@@ -37,9 +39,9 @@ def best(group: ThreatGroup, lost: Lost, links: Links) -> str:
     tried = _tried(group)
     if not tried:
         return "none tried on ten trials"
-    held, cost = _held(group, tried[0]), lost(tried[0], links)
+    held, cost = _held(group, tried[0]), _cost(group, tried[0], lost, links)
     said = f"{code(tried[0])}, holds in {held['holds']} of {held.total()}"
-    return said if cost == DASH else f"{said}, {cost} points lost"
+    return said if cost == DASH else f"{said}, {cost} {_figure(group).brief}"
 
 
 def table(group: ThreatGroup, lost: Lost, links: Links, page: Path) -> str:
@@ -82,6 +84,15 @@ def strengths(
     return "\n\n".join([*title, *tables, links.definitions()]) + "\n"
 
 
+def _figure(group: ThreatGroup) -> Figure:
+    """Return what prices of a group's track are told in."""
+    return FIGURES[group.sections[0].track]
+
+
+def _cost(group: ThreatGroup, defense: str, lost: Lost, links: Links) -> str:
+    return lost(group.sections[0].track, defense, links)
+
+
 def _held(group: ThreatGroup, defense: str) -> Counter[str]:
     """Return what became of a defense in the protocols that leak undefended."""
     leaking = [section for section in group.sections if section.outcome(NONE) == "leaks"]
@@ -108,9 +119,10 @@ def _sentence(group: ThreatGroup, names: Sequence[str], lost: Lost, links: Links
     leaking = [name for name, count in held.items() if count["leaks"] == count.total()]
     said = f"{len(holding)} of {len(names)} defenses hold in every protocol that they were tried in"
     if holding:
-        costs = {name: lost(name, links) for name in holding}
+        costs = {name: _cost(group, name, lost, links) for name in holding}
+        brief = _figure(group).brief
         listed = [
-            code(name) if cost == DASH else f"{code(name)} ({cost} points lost)"
+            code(name) if cost == DASH else f"{code(name)} ({cost} {brief})"
             for name, cost in costs.items()
         ]
         said += f": {', '.join(listed)}"
@@ -132,11 +144,12 @@ def _grid(group: ThreatGroup, names: Iterable[str], lost: Lost, links: Links) ->
                     _reliable(group, name),
                     middle(scored).told(links),
                     scored[-1].told(links, bracketed=True),
-                    DASH if name == NONE else lost(name, links),
+                    DASH if name == NONE else _cost(group, name, lost, links),
                 ]
             )
     headers = ["Defense", "Holds in", "Leaks in", "Open in", "Reliable in", "Worst case, median"]
-    return grid([*headers, "Highest" if group.higher else "Lowest", "Lost"], rows)
+    highest = "Highest" if group.higher else "Lowest"
+    return grid([*headers, highest, _figure(group).cost], rows)
 
 
 def _reliable(group: ThreatGroup, defense: str) -> str:

@@ -21,20 +21,29 @@ if TYPE_CHECKING:
         TextProtocol,
         VisionProtocol,
     )
-    from benchmark.protocol.utility import Training, UtilityProtocol
+    from benchmark.protocol.utility import (
+        Figure,
+        TextUtility,
+        Training,
+        UtilityProtocol,
+        VisionUtility,
+    )
 
 __all__ = [
     "PROTOCOLS",
     "Curve",
     "FederationSettings",
+    "Figure",
     "InverterSettings",
     "Protocol",
     "Suite",
     "SuitePart",
     "TextProtocol",
+    "TextUtility",
     "Training",
     "UtilityProtocol",
     "VisionProtocol",
+    "VisionUtility",
     "load_protocol",
     "load_suite",
     "load_utility",
@@ -66,6 +75,6 @@ __getattr__ = lazily(
             "TextProtocol",
             "VisionProtocol",
         ),
-        ".utility": ("Training", "UtilityProtocol"),
+        ".utility": ("Figure", "TextUtility", "Training", "UtilityProtocol", "VisionUtility"),
     },
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,9 +12,10 @@ from benchmark.documents import Document, read_document
 from benchmark.errors import ProtocolError, unknown
 from benchmark.protocol.places import is_file, protocol_files, suite_files, utility_files
 from benchmark.protocol.settings import Protocol, Suite, TextProtocol, VisionProtocol
-from benchmark.protocol.utility import UtilityProtocol
+from benchmark.protocol.utility import TextUtility, UtilityProtocol, VisionUtility
 
 _TRACKS: dict[str, type[Protocol]] = {"vision": VisionProtocol, "text": TextProtocol}
+_UTILITY: dict[str, type[UtilityProtocol]] = {"vision": VisionUtility, "text": TextUtility}
 
 _Settings = TypeVar("_Settings", Protocol, Suite, UtilityProtocol)
 
@@ -117,12 +118,16 @@ def _more(
 
 def _load(path: Path, settings: type[_Settings]) -> _Settings:
     document = read_document(path)
-    return document.fit(_of_track(document) if settings is Protocol else settings)
+    if settings is Protocol:
+        return document.fit(_of_track(document, _TRACKS))
+    if settings is UtilityProtocol:
+        return document.fit(_of_track(document, _UTILITY))
+    return document.fit(settings)
 
 
-def _of_track(document: Document) -> type[Protocol]:
+def _of_track(document: Document, classes: Mapping[str, type[_Settings]]) -> type[_Settings]:
     track = document.content.get("track", "vision")
-    if not isinstance(track, str) or track not in _TRACKS:
-        said = f"track: wanted {' or '.join(_TRACKS)}, got {track!r}"
+    if not isinstance(track, str) or track not in classes:
+        said = f"track: wanted {' or '.join(classes)}, got {track!r}"
         raise document.wrong(("track",), said)
-    return _TRACKS[track]
+    return classes[track]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from functools import cached_property
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from benchmark.contract import LocalTraining
 from benchmark.data.catalogue import entry
-from benchmark.victims import ImageSettings
+from benchmark.victims import ImageSettings, TextSettings
 
 
 class _Frozen(BaseModel):
@@ -22,8 +22,27 @@ class TrainingData(_Frozen):
     """What clients hold, of the public split; their model is judged on the private one."""
 
     name: str
+
+
+class TrainingImages(TrainingData):
+    """Images that clients hold."""
+
     size: int = Field(ge=4)
     """Side in pixels."""
+
+
+class TrainingText(TrainingData):
+    """Text that clients hold: all whole sequences of each user, nothing padded."""
+
+    tokenizer: Literal["gpt2", "bert-base-uncased", "pydoc"]
+    length: int = Field(ge=2)
+    """Tokens of a sequence."""
+    skip_lines: int = Field(default=0, ge=0)
+    """At the head of each user's text, left out."""
+
+
+Figure = Literal["accuracy", "perplexity"]
+"""Share of labels told, higher is better; of the next token, lower is."""
 
 
 class Training(_Frozen):
@@ -37,7 +56,7 @@ class Training(_Frozen):
     concentration: float | None = Field(default=None, gt=0)
     rounds: int = Field(ge=1)
     batch_size: int = Field(ge=1)
-    """Images of a client's update."""
+    """Images, or sequences, of a client's update."""
     local_steps: int = Field(default=1, ge=1)
     """1 is FedSGD; of more, FedAvg, each step is of the whole batch."""
     local_rate: float | None = Field(default=None, gt=0)
@@ -68,18 +87,20 @@ class Training(_Frozen):
 class UtilityProtocol(_Frozen):
     """What makes two prices of a defense comparable."""
 
+    figure: ClassVar[Figure]
+    """What a price is told in."""
+
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_]*$")
     version: int = Field(ge=1)
     title: str
     description: str
+    track: Literal["vision", "text"]
     data: TrainingData
-    victim: ImageSettings
+    victim: ImageSettings | TextSettings
     training: Training
     seeds: tuple[int, ...] = Field(min_length=1)
     defenses: tuple[str, ...]
     """As `--defense` names them."""
-    shuffled_by: str | None = None
-    """A defense that shuffles images: what a trained victim makes of those is told too."""
     leakage: tuple[str, ...]
     """The protocols of the same victim whose worst case stands beside the price."""
 
@@ -90,7 +111,35 @@ class UtilityProtocol(_Frozen):
 
     @cached_property
     def digest(self) -> str:
-        """Identify all that decides an accuracy: by the rate, all seeds do."""
+        """Identify all that decides a price: by the rate, all seeds do."""
         said = {"title", "description", "defenses", "leakage"}
         content = self.model_dump(mode="json", exclude=said, exclude_defaults=True)
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+class VisionUtility(UtilityProtocol):
+    """What makes two accuracies comparable."""
+
+    figure: ClassVar[Figure] = "accuracy"
+
+    track: Literal["vision"] = "vision"
+    data: TrainingImages
+    victim: ImageSettings
+    shuffled_by: str | None = None
+    """A defense that shuffles images: what a trained victim makes of those is told too."""
+
+
+class TextUtility(UtilityProtocol):
+    """What makes two perplexities comparable."""
+
+    figure: ClassVar[Figure] = "perplexity"
+
+    track: Literal["text"]
+    data: TrainingText
+    victim: TextSettings
+
+    @model_validator(mode="after")
+    def _has_no_labels(self) -> TextUtility:
+        if self.training.split == "dirichlet":
+            raise ValueError("split: dirichlet shares out classes, and text has none; wanted iid")
+        return self

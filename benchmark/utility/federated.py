@@ -19,25 +19,6 @@ from benchmark.seeds import PUBLIC, generator
 
 
 @dataclass(frozen=True)
-class Images:
-    """Images (N, channel, height, width) in [0, 1] and their labels (N,)."""
-
-    images: Tensor
-    labels: Tensor
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def select(self, rows: Tensor) -> Images:
-        """Return some of them."""
-        return Images(self.images[rows], self.labels[rows])
-
-    def batch(self) -> ImageBatch:
-        """Return all of them as one batch."""
-        return ImageBatch(self.images, self.labels)
-
-
-@dataclass(frozen=True)
 class Trained:
     """What a training came to.
 
@@ -56,7 +37,7 @@ def train(
     victim: Victim,
     defense: Defense,
     label: str,
-    data: Images,
+    data: Batch,
     training: Training,
     *,
     rate: float,
@@ -72,7 +53,7 @@ def train(
         victim: the model that the server makes.
         defense: the defense.
         label: its name with arguments; its draws are its own.
-        data: of all clients.
+        data: of all clients, images or sequences.
         training: the rest of the setting.
         rate: of the server.
         name: of the protocol; its draws are its own.
@@ -86,7 +67,7 @@ def train(
     keyed = defense.keyed(hardened, PUBLIC.draws(seed, name, "keyed", label))
     held = copy.deepcopy(keyed.server_view(hardened))
     client = Client(local=training.local())
-    parts = shares(data.labels, training, seed, name)
+    parts = shares(data, training, seed, name)
     orders = [
         _rows(part, training.batch_size, seed, name, number) for number, part in enumerate(parts)
     ]
@@ -96,7 +77,7 @@ def train(
         model = keyed.client_view(held)
         updates = []
         for number, order in enumerate(orders):
-            batch = data.select(next(order)).batch()
+            batch = data.select(next(order))
             use = (seed, name, "utility", label, turn, number)
             try:
                 update = _answer(client, keyed, model, batch, use)
@@ -110,16 +91,18 @@ def train(
     return Trained(keyed.client_view(held), time.perf_counter() - began, sent)
 
 
-def shares(labels: Tensor, training: Training, seed: int, name: str) -> list[Tensor]:
+def shares(data: Batch, training: Training, seed: int, name: str) -> list[Tensor]:
     """Return the rows of each client, disjoint, all of them together; none is empty.
 
-    IID: equal parts of a random order. Dirichlet: each class in shares of its own.
+    IID: equal parts of a random order. Dirichlet: each class of images in shares of its own.
     """
     draws = generator(seed, name, "shares")
-    order = torch.randperm(len(labels), generator=draws)
+    order = torch.randperm(len(data), generator=draws)
     if training.split == "iid":
         return [part.clone() for part in order.tensor_split(training.clients)]
+    assert isinstance(data, ImageBatch)
     assert training.concentration is not None
+    labels = data.labels
     parts: list[list[Tensor]] = [[] for _ in range(training.clients)]
     numbers = PUBLIC.draws(seed, name, "shares")
     for label in torch.arange(int(labels.max()) + 1):

@@ -1,7 +1,8 @@
-"""What a defense costs: the rate that suits it, then an accuracy a seed."""
+"""What a defense costs: the rate that suits it, then an accuracy, or a perplexity, a seed."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +11,7 @@ from typing import Any
 
 import torch
 
-from benchmark.contract import Defense
-from benchmark.data import load_images
+from benchmark.contract import Batch
 from benchmark.errors import NotApplicable
 from benchmark.identity import harness_version
 from benchmark.prices import Price, Prices, present_key
@@ -21,10 +21,8 @@ from benchmark.registry import Registry, Submission
 from benchmark.running.provenance import provenance
 from benchmark.running.wall import demand_trust
 from benchmark.seeds import PUBLIC, generator
-from benchmark.tracks import image_spec
-from benchmark.utility.diagnostics import diagnose
-from benchmark.utility.federated import Images, Trained, train
-from benchmark.victims import ImageVictim, accuracy, build
+from benchmark.utility.federated import Trained, train
+from benchmark.utility.tasks import Task, load_task
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ def measure(order: Order) -> Iterator[str]:
     yield f"{protocol.name}: {counts}"
     if order.plan or not due:
         return
-    bench = Bench(protocol, order.mirror, order.device, _shuffler(protocol, registry))
+    bench = Bench(protocol, load_task(protocol, registry, order.mirror, order.device))
     place = provenance(order.device)
     for one in chosen:
         if one.label not in due:
@@ -84,29 +82,14 @@ class Bench:
 
     Args:
         protocol: the protocol.
-        mirror: of data sets and weights.
-        device: where victims train.
-        shuffler: a defense that shuffles images, by which a trained victim is judged too.
+        task: its data and victim.
     """
 
-    def __init__(
-        self,
-        protocol: UtilityProtocol,
-        mirror: Path | None,
-        device: torch.device,
-        shuffler: Defense | None = None,
-    ) -> None:
-        self.protocol, self.mirror, self.device = protocol, mirror, device
-        self.shuffler = shuffler
-        chosen = protocol.data
-        public = load_images(chosen.name, "train", chosen.size, mirror)
-        private = load_images(chosen.name, "test", chosen.size, mirror)
-        self._public = Images(public.images[:], public.labels)
-        self._private = Images(private.images[:], private.labels)
-        self._spec = image_spec(protocol.victim, public, public.statistics)
+    def __init__(self, protocol: UtilityProtocol, task: Task) -> None:
+        self.protocol, self.task = protocol, task
 
     def best_rate(self, submission: Submission) -> float:
-        """Return the rate of the best mean accuracy on the seeds' held-out parts.
+        """Return the rate of the best mean figure on the seeds' held-out parts.
 
         Raises:
             NotApplicable: the defense does not fit the victim.
@@ -116,59 +99,64 @@ class Bench:
             rate: fmean(self._held_out(submission, seed, rate) for seed in seeds)
             for rate in training.rates
         }
-        return max(found, key=lambda rate: found[rate])
+        return self.task.best(found)
 
     def price(self, submission: Submission, seed: int, rate: float, place: Provenance) -> Price:
         """Train with a defense on, and judge on the private split.
 
-        A victim that tells no more labels of what it was trained on than their commonest alone
-        has diverged: that training is done again at the next lower rate, while there is one.
-
         Raises:
             NotApplicable: the defense does not fit the victim.
         """
-        trained = self._train(submission, self._public, seed, rate)
-        lower = [each for each in self.protocol.training.rates if each < rate]
-        if lower and _judged(trained, self._public) <= self._commonest:
-            return self.price(submission, seed, max(lower), place)
+        rate, trained = self._settled(submission, seed, rate)
+        found = self.task.figure(trained.model, self.task.private)
+        said: dict[str, Any] = {self.protocol.figure: found}
+        if not math.isfinite(found):
+            said = {"reason": "diverged at every rate"}
+        draws = PUBLIC.draws(seed, self.protocol.name, "shuffled")
         return Price(
             **self._named(submission, seed, place),
+            **said,
             rate=rate,
-            accuracy=_judged(trained, self._private),
-            diagnostics=self._diagnosed(trained, seed),
+            diagnostics=self.task.diagnose(trained.model, draws),
             seconds=trained.seconds,
             sent=trained.sent,
         )
 
-    @property
-    def _commonest(self) -> float:
-        """The share of public images that have the commonest label."""
-        return int(self._public.labels.bincount().max()) / len(self._public)
+    def _settled(self, submission: Submission, seed: int, rate: float) -> tuple[float, Trained]:
+        """Train on the public split, and return at which rate, and what it came to.
+
+        A victim that is no better on what it was trained on than frequencies alone has diverged:
+        that training is done again at the next lower rate. Where all have, as behind much noise,
+        the best of them stands.
+        """
+        made: dict[float, Trained] = {}
+        found: dict[float, float] = {}
+        lower = (each for each in self.protocol.training.rates if each <= rate)
+        for each in sorted(lower, reverse=True):
+            made[each] = self._train(submission, self.task.public, seed, each)
+            found[each] = self.task.figure(made[each].model, self.task.public)
+            if not self.task.diverged(found[each]):
+                return each, made[each]
+        best = self.task.best(found)
+        return best, made[best]
 
     def misfit(self, submission: Submission, seed: int, reason: str, place: Provenance) -> Price:
         """Return what stands where a defense does not fit the victim."""
         named = self._named(submission, seed, place)
-        return Price(**named, rate=None, accuracy=None, reason=reason, seconds=0.0, sent=0)
+        return Price(**named, rate=None, reason=reason, seconds=0.0, sent=0)
 
     def _held_out(self, submission: Submission, seed: int, rate: float) -> float:
-        """Return the accuracy on a part of the public split of a training on the rest."""
+        """Return the figure on a part of the public split of a training on the rest."""
+        public = self.task.public
         draws = generator(seed, self.protocol.name, "held out")
-        order = torch.randperm(len(self._public), generator=draws)
+        order = torch.randperm(len(public), generator=draws)
         cut = round(self.protocol.training.held_out * len(order))
-        rest, judged = self._public.select(order[cut:]), self._public.select(order[:cut])
-        return _judged(self._train(submission, rest, seed, rate), judged)
+        rest, judged = public.select(order[cut:]), public.select(order[:cut])
+        return self.task.figure(self._train(submission, rest, seed, rate).model, judged)
 
-    def _diagnosed(self, trained: Trained, seed: int) -> dict[str, float]:
-        """Return what a trained victim makes of shuffled images, where a shuffler is stated."""
-        if self.shuffler is None:
-            return {}
-        draws = PUBLIC.draws(seed, self.protocol.name, "shuffled")
-        return diagnose(ImageVictim.of(trained.model), self._private.batch(), self.shuffler, draws)
-
-    def _train(self, submission: Submission, data: Images, seed: int, rate: float) -> Trained:
-        victim = build(self._spec, generator(seed, self.protocol.name, "victim"), self.mirror)
+    def _train(self, submission: Submission, data: Batch, seed: int, rate: float) -> Trained:
         return train(
-            ImageVictim.of(victim).to(self.device),
+            self.task.victim(seed),
             submission.build(),
             submission.label,
             data,
@@ -192,16 +180,6 @@ class Bench:
         }
 
 
-def _judged(trained: Trained, data: Images) -> float:
-    return accuracy(ImageVictim.of(trained.model), data.images, data.labels)
-
-
-def _shuffler(protocol: UtilityProtocol, registry: Registry) -> Defense | None:
-    if protocol.shuffled_by is None:
-        return None
-    return registry.select("defense", (protocol.shuffled_by,))[0].build()
-
-
 def _recorded_rate(protocol: UtilityProtocol, defense: Submission, prices: Prices) -> float | None:
     """Return the rate that was chosen for a defense when other seeds were measured."""
     own = (prices.found.get(_key(protocol, defense, seed)) for seed in protocol.seeds)
@@ -213,9 +191,9 @@ def _key(protocol: UtilityProtocol, defense: Submission, seed: int) -> tuple[str
 
 
 def _told(made: Sequence[Price]) -> str:
-    """Return a defense's accuracies in one line."""
+    """Return what a defense's trainings came to in one line."""
     first = made[0]
-    if first.accuracy is None:
-        return f"{first.defense}: n/a: {first.reason}"
-    shown = ", ".join(f"{100 * one.accuracy:.1f} %" for one in made if one.accuracy is not None)
+    if first.rate is None:
+        return f"{first.defense}: {first.told}"
+    shown = ", ".join(one.told for one in made)
     return f"{first.defense}: {shown} at rate {first.rate:g}, {first.seconds:.0f} s a training"

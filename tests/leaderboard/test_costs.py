@@ -7,7 +7,7 @@ from benchmark.prices import Price, Prices
 from benchmark.protocol import load_utility
 from benchmark.records import Provenance
 
-NAME = "digits_small_b"
+NAME, TEXT = "digits_small_b", "pydoc_small_transformer"
 PLACE = Provenance(commit=None, dirty=None, versions={}, hardware="a processor", threads=1)
 
 
@@ -42,6 +42,40 @@ def priced(folder):
             scores = reads if at == attack else [10.0] * len(reads)
             control = at == "prior_only"
             folder.cell(at, *scores, defense=defense, protocol=protocol.leakage[0], control=control)
+        return folder
+
+    return keep
+
+
+@pytest.fixture
+def text_priced(folder):
+    """Keep perplexities of a defense, a seed each, and cells of the protocol beside them."""
+    protocol = load_utility(TEXT)
+    (beside,) = protocol.leakage
+    folder.protocol(beside, ("total_accuracy",), "total_accuracy", track="text")
+
+    def keep(defense, perplexities, reads=()):
+        for seed, perplexity in enumerate(perplexities):
+            Prices(folder.path).add(
+                Price(
+                    protocol=TEXT,
+                    digest=protocol.digest,
+                    defense=defense,
+                    version="1",
+                    harness="1",
+                    seed=seed,
+                    description={},
+                    rate=0.1,
+                    perplexity=perplexity,
+                    reason=None if perplexity is not None else "too narrow",
+                    seconds=4,
+                    sent=2**20,
+                    provenance=PLACE,
+                )
+            )
+        for at in ("mine", "prior_only"):
+            told = [{"total_accuracy": one if at == "mine" else 0.1} for one in reads]
+            folder.cell(at, *told, defense=defense, protocol=beside, control=at == "prior_only")
         return folder
 
     return keep
@@ -119,3 +153,39 @@ def test_prices_of_another_training_are_left_out(priced, monkeypatch):
     monkeypatch.setattr(costs, "utility_files", dict)
     assert "What does a defense cost" not in folder.text()
     assert board.PICTURE  # the rest is written
+
+
+READ_TEXT, HIDDEN_TEXT = [0.9] * 10, [0.1] * 10
+
+
+def test_text_is_told_by_perplexity_and_costs_what_is_added(text_priced):
+    text_priced("none", [500.0, 510.0], READ_TEXT)
+    text_priced("narrow", [None])
+    text_priced("dear", [900.0, 930.0], HIDDEN_TEXT)
+    folder = text_priced("fair", [600.0, 620.0], HIDDEN_TEXT)
+    told = folder.page(f"price_{TEXT}")
+    assert re.search(r"^\| Defense .* \| Perplexity \| +Added \|", told, re.M)
+    assert "| 610.0 ± 14.1 | 105.0 |" in told
+    assert re.findall(r"^\| `(\w+)` ", told, re.M) == ["none", "fair", "dear", "narrow"]
+    said = "the least costly of them, `fair`, adds 105.0 to the perplexity"
+    assert f"{said}, against no attack that knows it." in told
+    assert "| n/a: too narrow |" in told
+
+
+def test_cost_of_a_defense_is_told_in_the_track_s_own_figure(priced, text_priced):
+    priced("none", [0.9], READ)
+    priced("dear", [0.5], HIDDEN)
+    text_priced("none", [500.0], READ_TEXT)
+    text = text_priced("dear", [900.0], HIDDEN_TEXT).text()
+    assert "holds in 1 of 1, [40.0]" in text
+    assert re.search(r"\[40\.0\]\[\w+\] points lost", text)
+    assert re.search(r"\[400\.0\]\[\w+\] of perplexity added", text)
+
+
+def test_picture_of_text_has_a_logarithmic_axis(text_priced):
+    text_priced("none", [500.0], READ_TEXT)
+    folder = text_priced("dear", [5000.0], HIDDEN_TEXT)
+    folder.write()
+    picture = (folder.output.with_suffix("") / f"price_{TEXT}.svg").read_text()
+    assert "perplexity, lower is better" in picture
+    assert "1000" in picture

@@ -1,12 +1,12 @@
 import pytest
 import torch
 
-from benchmark.contract import Defense, Update
+from benchmark.contract import Defense, ImageBatch, Update
 from benchmark.data import load_images
 from benchmark.errors import RefusedError
 from benchmark.protocol import Training
 from benchmark.registry import Registry
-from benchmark.utility.federated import Images, shares, train
+from benchmark.utility.federated import shares, train
 from benchmark.victims import accuracy
 
 SETTING = {"clients": 3, "rounds": 20, "batch_size": 8, "rates": (0.03,)}
@@ -16,7 +16,7 @@ REGISTRY = Registry()
 @pytest.fixture(scope="module")
 def data():
     digits = load_images("digits", "train", 16)
-    return Images(digits.images[:200], digits.labels[:200])
+    return ImageBatch(digits.images[:200], digits.labels[:200])
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_same_seed_trains_the_same_weights_and_another_others(trained):
 
 @pytest.mark.parametrize("split", [{}, {"split": "dirichlet", "concentration": 0.05}])
 def test_shares_are_disjoint_whole_and_never_empty(data, split):
-    parts = shares(data.labels, Training(**SETTING | split), 0, "here")
+    parts = shares(data, Training(**SETTING | split), 0, "here")
     assert len(parts) == 3
     assert all(len(part) for part in parts)
     assert torch.cat(parts).sort().values.tolist() == list(range(200))
@@ -106,7 +106,7 @@ def test_shares_are_disjoint_whole_and_never_empty(data, split):
 
 def test_dirichlet_shares_are_skewed_by_class(data):
     def skew(**split):
-        parts = shares(data.labels, Training(**SETTING | split), 0, "here")
+        parts = shares(data, Training(**SETTING | split), 0, "here")
         counts = torch.stack([torch.bincount(data.labels[part], minlength=10) for part in parts])
         return (counts.float() / counts.sum(0)).amax(0).mean()
 

@@ -4,11 +4,12 @@ import pytest
 import torch
 import yaml
 
+from benchmark.data import Tokenizer, TokenSet
 from benchmark.errors import ProtocolError, RecordError
 from benchmark.prices import Prices
 from benchmark.protocol import load_utility, utility_files
 from benchmark.registry import Registry
-from benchmark.utility import Order, measure
+from benchmark.utility import Order, measure, tasks
 from benchmark.utility.measure import Bench
 
 TINY = {
@@ -23,6 +24,13 @@ TINY = {
     "defenses": ["none", "withhold_position"],
     "leakage": ["quick_digits_search"],
 }
+TEXT = {
+    "track": "text",
+    "data": {"name": "pydoc", "tokenizer": "pydoc", "length": 8},
+    "victim": {"architecture": "transformer3", "width": 8, "depth": 1, "heads": 2, "mlp": 16},
+    "leakage": ["quick_pydoc_transformer3"],
+}
+VOCABULARY = 12
 
 
 @pytest.fixture
@@ -34,6 +42,19 @@ def order(tmp_path):
         return Order(load_utility(str(path)), place, (), None, (), None, torch.device("cpu"))
 
     return make
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Text that counts: each token but the first is one more than the one before it."""
+
+    def load_tokens(name, split, tokenizer, mirror, *, skip_lines):
+        text = torch.arange(163) % VOCABULARY
+        return TokenSet(name, split, {"long": text, "short": text[:3]}, "users")
+
+    made = Tokenizer("pydoc", VOCABULARY, mask_token=0, model=None)
+    monkeypatch.setattr(tasks, "load_tokenizer", lambda name, mirror: made)
+    monkeypatch.setattr(tasks, "load_tokens", load_tokens)
 
 
 def run(order):
@@ -113,6 +134,48 @@ def test_epsilon_of_differential_privacy_stands_in_the_price(order):
     assert 0 < price.description["epsilon"] < 10
 
 
+@pytest.mark.usefixtures("counted")
+def test_text_is_priced_by_its_perplexity_at_the_rate_where_that_is_lowest(order):
+    longer = {**TINY["training"], "rounds": 40, "rates": [1e-9, 0.1]}
+    lines = run(order(**TEXT, training=longer, defenses=["none", "mjp,defaults"], seeds=[0]))
+    plain, unfit = Prices(order().results).found.values()
+    assert 1 < plain.perplexity < VOCABULARY / 2
+    assert (plain.rate, plain.accuracy) == (0.1, None)
+    assert lines[1].startswith(f"none: {plain.perplexity:.1f} at rate 0.1, ")
+    assert lines[2].startswith("mjp: n/a: ")
+    assert (unfit.perplexity, unfit.rate) == (None, None)
+
+
+@pytest.mark.usefixtures("counted")
+def test_text_that_a_masked_victim_reads_is_priced_by_its_hidden_tokens(order):
+    victim = {"architecture": "bert_base", "width": 8, "depth": 1, "heads": 2}
+    run(order(**TEXT | {"victim": victim}, defenses=["none"], seeds=[0]))
+    (price,) = Prices(order().results).found.values()
+    assert 1 < price.perplexity < 10 * VOCABULARY
+
+
+@pytest.mark.usefixtures("counted")
+def test_training_on_text_that_diverges_is_done_again_at_the_next_lower_rate(order, monkeypatch):
+    monkeypatch.setattr(Bench, "_held_out", lambda self, submission, seed, rate: -rate)
+    steep = {**TINY["training"], "rounds": 40, "rates": [0.1, 1e30]}
+    run(order(**TEXT, training=steep, defenses=["none"], seeds=[0]))
+    (price,) = Prices(order().results).found.values()
+    assert price.rate == 0.1
+    assert price.perplexity < VOCABULARY / 2
+
+
+@pytest.mark.usefixtures("counted")
+def test_of_trainings_that_all_diverge_the_best_stands(order, monkeypatch):
+    monkeypatch.setattr(Bench, "_held_out", lambda self, submission, seed, rate: -rate)
+    slow = {**TINY["training"], "rates": [1e-9, 1e-3, 1e30]}
+    run(order(**TEXT, training=slow, defenses=["none"], seeds=[0]))
+    run(order(**TEXT, training={**slow, "rates": [1e30]}, defenses=["none"], seeds=[0]))
+    slowest, never = Prices(order().results).found.values()
+    assert slowest.rate == 1e-3
+    assert slowest.perplexity > VOCABULARY / 2
+    assert (never.perplexity, never.reason) == (None, "diverged at every rate")
+
+
 def test_damaged_line_is_an_error_that_names_it(order):
     path = order().results / "utility.jsonl"
     path.parent.mkdir()
@@ -133,6 +196,31 @@ def test_damaged_line_is_an_error_that_names_it(order):
 def test_wrong_training_is_refused(order, training, said):
     with pytest.raises(ProtocolError, match=said):
         order(training={**TINY["training"], **training})
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"training": {**TINY["training"], "split": "dirichlet", "concentration": 1.0}},
+            "dirichlet shares out classes, and text has none; wanted iid",
+        ),
+        ({"shuffled_by": "mjp"}, "shuffled_by"),
+        ({"data": {"name": "digits", "size": 8}}, "data"),
+        ({"track": "sound"}, "track: wanted vision or text, got 'sound'"),
+    ],
+)
+def test_what_does_not_fit_text_is_refused(order, changes, said):
+    with pytest.raises(ProtocolError, match=said):
+        order(**TEXT | changes)
+
+
+@pytest.mark.parametrize(
+    ("name", "digest"),
+    [("digits_small_b", "3471b09ea98e045d"), ("digits_small_b_long", "fb9c2bd2b38f21bf")],
+)
+def test_digest_is_the_one_that_recorded_prices_hang_on(name, digest):
+    assert load_utility(name).digest == digest
 
 
 @pytest.mark.parametrize("name", utility_files())
