@@ -86,7 +86,7 @@ def strengths(
 
 def _figure(group: ThreatGroup) -> Figure:
     """Return what prices of a group's track are told in."""
-    return FIGURES[group.sections[0].track]
+    return FIGURES.get(group.sections[0].track, FIGURES["vision"])
 
 
 def _cost(group: ThreatGroup, defense: str, lost: Lost, links: Links) -> str:

@@ -109,6 +109,7 @@ def test_process_stays_with_its_round_and_takes_anothers_last(bench):
 
 def test_run_in_processes_never_waits_for_itself(tiny, gradleak, tmp_path):
     words = ["run", tiny(seeds=[0, 1, 2], trials=1), "--attack", "random", "--attack", "oracle"]
+    words += ["--defense", "none", "--defense", "withhold_position"]
     ended = gradleak(*words, "--results", tmp_path / "r", "--jobs", 2)
     assert ended.code == 0
     assert "waiting" not in ended.out
