@@ -1,7 +1,5 @@
 import os
 import signal
-import threading
-import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -66,24 +64,23 @@ def test_killed_process_is_replaced_and_its_cell_is_made_again(bench, pool):
     torch.set_num_threads(threads)
 
 
-def test_cell_whose_process_always_dies_is_given_up_and_the_others_are_made(bench, pool):
+def test_cell_whose_process_always_dies_is_given_up_and_the_others_are_made(
+    bench, pool, monkeypatch
+):
     two, made = pool(), bench()
-    stop = threading.Event()
+    give = type(two._processes[0]).give
 
-    def kill():
-        while not stop.is_set():
-            for process in two._processes:
-                if process.task and process.task.cell.attack.label == "oracle":
-                    process._process.kill()
-            time.sleep(0.01)
+    def die(process, task):
+        if task.cell.attack.label == "oracle":
+            process._process.kill()
+            process._process.wait()
+        give(process, task)
 
-    killer = threading.Thread(target=kill)
-    killer.start()
-    _, ended = all_of(two, [made.cell("random"), made.cell("oracle")])
-    stop.set()
-    killer.join()
+    monkeypatch.setattr(type(two._processes[0]), "give", die)
+    scores, ended = all_of(two, [made.cell("random"), made.cell("oracle")])
     (lost,) = [end for end in ended.values() if end.lost]
     assert lost.lost == "its process died, 3 times in a row; it is due still"
+    assert len(scores) == 1
 
 
 def test_cells_that_do_not_fit_the_memory_together_are_made_in_turn(bench, pool):
