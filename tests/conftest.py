@@ -1,3 +1,4 @@
+import gc
 import os
 import sys
 from collections.abc import Callable
@@ -27,6 +28,8 @@ from benchmark.worker import Outcome
 # no deadline: the first call of a decomposition loads libraries
 settings.register_profile("steady", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("steady")
+
+gc.disable()  # until all is imported and collected: a tenth of the whole run
 
 # workers of xdist inherit it: two of two threads each on two cores spend their time waiting
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -59,6 +62,16 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     """Keep benchmarks in this process: pytest-benchmark times nothing under xdist."""
     if config.getoption("benchmark_only"):
         config.option.numprocesses, config.option.dist = 0, "no"
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage again, but look no more through what stays until the end."""
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # else libraries tell of what they think has leaked
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -7,7 +7,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from pathlib import Path
 from benchmark.conformance.rows import END, Row
 from benchmark.identity import OWN, ROOT
 from benchmark.registry import Registry, Submission, exactly
+from benchmark.running import launch
 from benchmark.running.heard import Ear
 from benchmark.running.process import NONSENSE, last_word
 from benchmark.running.wall import demand, walled
@@ -23,7 +23,6 @@ from benchmark.running.wall import demand, walled
 _LIMIT_SECONDS = 600.0
 _MOST_BYTES = 2**20
 """Of all rows together."""
-_COMMAND = (sys.executable, "-u", "-m", "benchmark.conformance.child")
 
 
 def examined(
@@ -50,7 +49,7 @@ def examined(
     """
     behind = submission.outside and not trust
     others = _others(submission, plugins)
-    command = [*_COMMAND]
+    command = launch.command("benchmark.conformance.child")
     if behind:
         demand(submission)
         shown = [OWN, *others, *victims]

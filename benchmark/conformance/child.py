@@ -1,4 +1,4 @@
-"""The examination in a process of its own: `python -m benchmark.conformance.child`.
+"""The examination in a process of its own, which `launch.py` starts.
 
 It reads what to examine as one JSON line and writes a row a line. What a submission prints goes to
 standard error.
@@ -36,7 +36,3 @@ def main() -> None:
     for row in examine(submission, registry, asked["victims"] or VICTIMS):
         print(row.model_dump_json(), file=rows)
     print(END, file=rows)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""The sandbox's child: `python -m benchmark.running.child` answers its parent, see `channel.py`."""
+"""The sandbox's child, which `launch.py` starts: it answers its parent, see `channel.py`."""
 
 from __future__ import annotations
 
@@ -161,7 +161,3 @@ def _own(kind: str | None) -> ChildsKind | None:
     """Return a kind of failure as an attack's."""
     kinds: tuple[ChildsKind, ...] = get_args(ChildsKind)
     return next((each for each in kinds if each == kind), None)
-
-
-if __name__ == "__main__":
-    main()

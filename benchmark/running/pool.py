@@ -1,6 +1,6 @@
 """One machine, all of it: cells in several processes that are kept, cores divided among them.
 
-    python -m benchmark.running.pool DESCRIPTOR    # one of the processes
+    python -m benchmark.running.launch benchmark.running.pool DESCRIPTOR    # one of the processes
 
 A process answers over a pipe, and ends with its parent, however that ends: its standard input is
 at its end then. One that dies is replaced, and what its cell lacks is made again.
@@ -19,6 +19,7 @@ from threading import Thread
 from typing import Any
 
 from benchmark.cell import Cell
+from benchmark.running import launch
 from benchmark.running.engine import Ended, Task
 from benchmark.running.making import Made, Maker, Terms
 from benchmark.running.needs import free_bytes
@@ -26,7 +27,7 @@ from benchmark.running.needs import free_bytes
 Behind = tuple[str, int, str]
 """A round behind a defense: its protocol, seed and defense."""
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-_AHEAD = 64  # cells, about those of a round behind a defense for each of two processes
+_AHEAD = 512  # cells: who is done finds a round of its own, and need not help with another's
 
 
 class Pool:
@@ -52,7 +53,7 @@ class Pool:
         self._memory_of, self._free = memory_of, free_bytes()
         shared = dict.fromkeys(THREADS, str(threads))
         self._processes = [_Process(terms, {**shared, **place}) for place in places]
-        self._waiting: list[Task] = []
+        self._waiting: dict[Behind, list[Task]] = {}
 
     def __enter__(self) -> Pool:
         return self
@@ -63,7 +64,8 @@ class Pool:
 
     def start(self, cell: Cell, trials: Sequence[int]) -> None:
         """Take on the trials of a cell."""
-        self._waiting.append(Task(cell, trials, self._memory_of(cell)))
+        task = Task(cell, trials, self._memory_of(cell))
+        self._waiting.setdefault(_shared(cell), []).append(task)
 
     def take(self) -> tuple[Cell, Made | Ended]:
         """Wait for the next stack of any process."""
@@ -78,7 +80,7 @@ class Pool:
             except (EOFError, OSError):
                 process.begin()
                 if (ended := task.died("its process died")) is None:
-                    self._waiting.insert(0, task)
+                    self._waiting.setdefault(_shared(task.cell), []).insert(0, task)
                     continue
                 return task.cell, ended
             if said is None:
@@ -93,12 +95,18 @@ class Pool:
             if process.task is None:
                 others = [each.task for each in self._processes if each.task]
                 free = self._free - sum(task.memory for task in others)
-                fit = [task for task in self._waiting if not others or task.memory <= free]
-                if fit:
-                    taken = [_shared(task.cell) for task in others]
-                    task = min(fit, key=lambda each: _strange(each.cell, process.held, taken))
-                    self._waiting.remove(task)
-                    process.give(task)
+                taken = [_shared(task.cell) for task in others]
+                for behind in sorted(
+                    self._waiting, key=lambda each: _strange(each, process.held, taken)
+                ):
+                    tasks = self._waiting[behind]
+                    fit = (task for task in tasks if not others or task.memory <= free)
+                    if (task := next(fit, None)) is not None:
+                        tasks.remove(task)
+                        if not tasks:
+                            del self._waiting[behind]
+                        process.give(task)
+                        break
 
 
 def _shared(cell: Cell) -> Behind:
@@ -106,14 +114,22 @@ def _shared(cell: Cell) -> Behind:
     return cell.protocol.name, cell.seed, cell.defense.label
 
 
-def _strange(cell: Cell, held: Behind | None, taken: Sequence[Behind]) -> int:
-    """Return how little a process has of a cell's: least its own round, last what others hold."""
-    mine = _shared(cell)
-    if held is not None and mine[:2] == held[:2]:
-        return int(mine != held)
-    if mine[:2] not in [other[:2] for other in taken]:
-        return 2 if held is not None and mine[0] == held[0] else 3
-    return 5 if mine in taken else 4
+def _strange(one: Behind, held: Behind | None, taken: Sequence[Behind]) -> int:
+    """Return how much a process that holds a round has to make anew for the cells of another.
+
+    What others make at that moment is made twice, so it comes last, and is little if the updates
+    without a defense are at hand.
+    """
+    if one == held:
+        return 0
+    mine = held is not None and one[:2] == held[:2]
+    if one in taken:
+        return 4 if mine else 6
+    if mine:
+        return 1
+    if one[:2] in [other[:2] for other in taken]:
+        return 5
+    return 2 if held is not None and one[0] == held[0] else 3
 
 
 class _Process:
@@ -136,7 +152,7 @@ class _Process:
         self.held: Behind | None = None
         self.pipe, theirs = Pipe()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmark.running.pool", str(theirs.fileno())],
+            launch.command("benchmark.running.pool", str(theirs.fileno())),
             stdin=subprocess.PIPE,
             pass_fds=[theirs.fileno()],
             env=self._environment,
@@ -179,7 +195,3 @@ def main() -> None:
 def _end_with_parent() -> None:
     sys.stdin.buffer.read()
     os._exit(1)
-
-
-if __name__ == "__main__":
-    main()

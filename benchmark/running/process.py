@@ -6,7 +6,6 @@ import itertools
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,13 +16,13 @@ import torch
 from benchmark.identity import ROOT
 from benchmark.records import FailureKind
 from benchmark.registry import Submission
+from benchmark.running import launch
 from benchmark.running.channel import Answer, Channel, NonsenseError, SilenceError
 from benchmark.running.heard import Ear
 from benchmark.running.wall import walled
 
 STARTING_SECONDS = 120.0
 _KEPT_VARIABLES = ("PATH", "HOME", "TMPDIR", "LANG", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
-_COMMAND = (sys.executable, "-u", "-m", "benchmark.running.child")
 _INTRODUCTION_BYTES = 2**16
 _NUMBERS = itertools.count(os.getpid())
 """Of children, each a user of its own."""
@@ -71,7 +70,7 @@ class Child:
         self.kind: FailureKind = "crashed"
         self.reason, self.seconds = "", 0.0
         self._wall, gpu = wall, device.type == "cuda"
-        command: list[str] = [*_COMMAND]
+        command = launch.command("benchmark.running.child")
         if wall:
             command = walled(command, submission, [exchange], user=next(_NUMBERS), gpu=gpu)
         kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}

@@ -7,7 +7,6 @@ norm is `scale` times the norm of the whole update.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,7 +20,9 @@ from torch import Tensor
 from benchmark.contract import Defense, Update, Victim
 
 # Kept, since new threads cost more than they save; one core each, so that they do not compete.
-_THREADS = ThreadPoolExecutor(os.cpu_count(), initializer=torch.set_num_threads, initargs=(1,))
+_THREADS = ThreadPoolExecutor(
+    torch.get_num_threads(), initializer=torch.set_num_threads, initargs=(1,)
+)
 Draw = Callable[[torch.Size, np.random.Generator], Tensor]
 
 

@@ -1,6 +1,5 @@
 import os
 import signal
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -93,15 +92,21 @@ def test_cells_that_do_not_fit_the_memory_together_are_made_in_turn(bench, pool)
     assert {type(two.take()[1]) for _ in range(4)} == {Made, Ended}
 
 
-def test_process_stays_with_its_round_and_takes_anothers_last(bench):
-    def strange(seed, defense="none", taken=()):
-        cell = replace(bench().cell("random", defense), seed=seed)
-        return _strange(cell, ("tiny", 0, "none"), taken)
-
-    others = [("tiny", 1, "none"), ("other", 0, "none")]
-    mine, same = strange(0, taken=others), strange(0, "withhold_position", others)
-    free, beside = strange(2, taken=others), strange(1, "withhold_position", others)
-    assert mine < same < free < beside < strange(1, taken=others)
+def test_process_stays_with_its_round_and_helps_with_anothers_last():
+    held, taken = ("tiny", 0, "none"), [("tiny", 1, "none"), ("other", 0, "none")]
+    wanted = [
+        ("tiny", 0, "none"),
+        ("tiny", 0, "withhold_position"),
+        ("tiny", 2, "none"),
+        ("third", 0, "none"),
+        ("tiny", 1, "withhold_position"),
+        ("tiny", 1, "none"),
+    ]
+    assert sorted(reversed(wanted), key=lambda one: _strange(one, held, taken)) == wanted
+    both = sorted(wanted, key=lambda one: _strange(one, held, [held, *taken]))
+    assert both.index(("tiny", 0, "none")) == 0
+    new = ("tiny", 0, "withhold_position")
+    assert _strange(new, held, [new]) > _strange(("third", 0, "none"), held, [new])
 
 
 def test_run_in_processes_never_waits_for_itself(tiny, gradleak, tmp_path):
