@@ -79,8 +79,7 @@ class Asked:
                 raise Broken("sends nothing at all")
 
     def repeats(self) -> None:
-        """Send the last trial again, without those before it and with the global generators
-        seeded otherwise: not a bit may move."""
+        """Send the last trial alone, global generators seeded otherwise: not a bit may move."""
         for plain in self._asked():
             first, before = self._first[plain]
             again, after = self._sent(plain, 2, trials=self.trials[-1:])
