@@ -96,7 +96,7 @@ SLOWLY_IMPORTED = [pytest.param(*case, marks=pytest.mark.slow) for case in SLOW_
 @pytest.mark.usefixtures("_wall")
 @pytest.mark.parametrize(("source", "reason"), [*IMPORTS.values(), *SLOWLY_IMPORTED], ids=str)
 def test_hostile_import_is_refused_in_one_line(plugin, monkeypatch, source, reason):
-    monkeypatch.setattr(process, "STARTING_SECONDS", 30.0)
+    monkeypatch.setattr(process, "STARTING_SECONDS", 60.0)
     (found,) = Registry([plugin("bad", source=source)]).find("attack", "bad")
     with Sandbox(torch.device("cpu")) as sandbox:
         with pytest.raises(PluginError, match=reason) as raised:
