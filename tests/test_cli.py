@@ -267,13 +267,14 @@ def test_plan_and_run_say_what_it_costs_by_protocol(run, results):
     assert costs(run("--plan").out) == ["tiny", "1", "<", "0:01", "1", "recorded"]
 
 
-def test_full_is_planned_with_a_line_a_protocol(gradleak, results):
+@pytest.mark.parametrize("suite", ["full_images", pytest.param("full", marks=pytest.mark.slow)])
+def test_large_suite_is_planned_with_a_line_a_protocol(gradleak, results, suite):
     words = ["--attack", "oracle", "--defense", "none", "--results", results]
-    ended = gradleak("run", "full", "--plan", *words)
+    ended = gradleak("run", suite, "--plan", *words)
     assert (ended.code, ended.err) == (0, "")
     costs = ended.out.split("by source")[1].splitlines()[2:]
     planned = {line.split()[0] for line in costs if line}
-    assert planned == {*protocols_of("full_images"), *protocols_of("full_text"), "total"}
+    assert planned == {*protocols_of(suite), "total"}
 
 
 def test_smoke_tries_each_cell_and_writes_nothing(run, results):

@@ -5,29 +5,19 @@ import pytest
 from benchmark.comparing import differences
 from benchmark.errors import RecordError
 
-MADE = {}
-
 
 @pytest.fixture
-def results(plugin, tiny, gradleak, tmp_path_factory):
-    """Run two plugins, once: one answers grey, the other a grey that is a little off."""
-    if "results" in MADE:
-        return MADE["results"]
-    plugin("grey", "return grey(seen)")
-    folder = plugin("dark", "return Reconstruction(grey(seen).images * 0.0)")
-    made = tmp_path_factory.mktemp("compared") / "results"
-    words = ("--plugins", folder, "--results", made, "--defense", "none")
-    few, many = tiny("few", trials=3), tiny("many", trials=12)
-    for path in (few, many):
-        ended = gradleak("run", path, "--attack", "grey", "--attack", "dark", *words)
-        assert ended.code == 0
-    MADE["results"] = made
-    return made
+def results(tiny, gradleak, tmp_path):
+    """Run two controls: the mean of public images tells more than noise does."""
+    words = ("--attack", "prior_only", "--attack", "random", "--defense", "none")
+    for path in (tiny("few", trials=3), tiny("many", trials=12)):
+        assert gradleak("run", path, *words, "--results", tmp_path / "results").code == 0
+    return tmp_path / "results"
 
 
 def test_differences_are_those_of_the_records_and_change_sign_with_the_order(results):
-    there = differences(results, "grey", "dark")
-    back = differences(results, "dark", "grey")
+    there = differences(results, "prior_only", "random")
+    back = differences(results, "random", "prior_only")
     assert [(one.protocol, one.gap.n) for one in there] == [("few", 3), ("many", 12)]
     assert [one.gap.mean for one in there] == [-one.gap.mean for one in back]
     assert [one.verdict for one in there] == ["under 10 trials", there[1].verdict]
@@ -37,11 +27,11 @@ def test_differences_are_those_of_the_records_and_change_sign_with_the_order(res
 
 def test_attack_is_not_compared_with_itself(results):
     with pytest.raises(RecordError, match="wanted two attacks"):
-        differences(results, "grey", "grey")
+        differences(results, "random", "random")
 
 
 def test_command_prints_a_row_a_protocol_and_defense(results, gradleak):
-    ended = gradleak("compare", "grey", "--against", "dark", "many", "--results", results)
+    ended = gradleak("compare", "prior_only", "--against", "random", "many", "--results", results)
     assert ended.code == 0
     (row,) = ended.out.splitlines()[4:]
     assert row.split()[:2] == ["many", "none"]
@@ -49,7 +39,7 @@ def test_command_prints_a_row_a_protocol_and_defense(results, gradleak):
 
 
 def test_attack_without_records_is_refused(results):
-    with pytest.raises(RecordError, match="no records of dlg; those of: dark, grey"):
-        differences(results, "dlg", "grey")
-    with pytest.raises(RecordError, match="no trial that both grey and dark ran"):
-        differences(results, "grey", "dark", ["elsewhere"])
+    with pytest.raises(RecordError, match="no records of dlg; those of: prior_only, random"):
+        differences(results, "dlg", "prior_only")
+    with pytest.raises(RecordError, match="no trial that both prior_only and random ran"):
+        differences(results, "prior_only", "random", ["elsewhere"])

@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from benchmark.conformance import attacks, defenses
+from benchmark.conformance.examination import examine
 from benchmark.conformance.words import words
+from benchmark.registry import Registry
 
 ATTACK = """'A constant.'
 from dataclasses import dataclass
@@ -268,11 +270,11 @@ def test_check_of_a_broken_manifest_is_a_failure(gradleak, plugin):
     assert (ended.code, "colour: Extra inputs are not permitted" in ended.out) == (1, True)
 
 
-def test_check_of_code_that_does_not_load_tells_its_line(gradleak, plugin):
-    ended = gradleak("check", plugin("mine", source="x = 1\ny = 1 / 0\n"))
-    assert ended.code == 1
-    assert "ZeroDivisionError" in ended.out
-    assert "(attack.py:2)" in ended.out
+def test_code_that_does_not_load_is_asked_no_more_and_its_line_is_told(plugin):
+    registry = Registry([plugin("mine", source="x = 1\ny = 1 / 0\n")])
+    *_, last = examine(registry.find("attack", "mine")[0], registry)
+    assert (last.promise, last.answer, last.place) == ("loads", "fail", "attack.py:2")
+    assert "ZeroDivisionError" in last.reason
 
 
 def test_check_of_what_there_is_not_ends_in_one_line_and_code_2(gradleak):

@@ -88,8 +88,8 @@ class Asked:
         """Hold the gradients that it says it spent against the budget."""
         for answer, seen in zip(self._answered(), self.stack, strict=True):
             _check(answer, seen)
-        attack, stack = self._begun()
-        for answer, seen in zip(self._run(attack, stack, 1)[0], stack, strict=True):
+        _, stack = self._begun
+        for answer, seen in zip(self._begun_answers, stack, strict=True):
             few, took = seen.budget.gradient_evaluations, answer.gradient_evaluations
             if is_count(took) and took > few:
                 raise Broken(f"spent {took} gradient evaluations; the budget was cut to {few}")
@@ -113,9 +113,8 @@ class Asked:
     def independent(self) -> None:
         """Compare a stack's answers with each trial's alone; of a search, its first steps."""
         self._answered()
-        attack, stack = self._begun()
-        together, _ = self._run(attack, stack, 1)
-        for i, one in enumerate(together):
+        attack, stack = self._begun
+        for i, one in enumerate(self._begun_answers):
             (alone,), _ = self._run(attack, stack[i : i + 1], 2, alone=True)
             if not (
                 torch.allclose(_there(one).float(), _there(alone).float(), _RELATIVE, _ABSOLUTE)
@@ -130,7 +129,7 @@ class Asked:
         if strange := needs - set(Grant):
             raise Broken(f"needs {strange}; wanted {', '.join(Grant)}")
         self._answered()
-        attack, stack = self._begun()
+        attack, stack = self._begun
         known = stack[0].knowledge
         idle = [g for g in Grant if g not in needs and getattr(known, g.value) is not None]
         for grant in idle:
@@ -142,7 +141,7 @@ class Asked:
         self._answered()
         if Grant.TRUTH in self.submission.manifest.grants:
             raise NotAsked("it is told the truth")
-        attack, stack = self._begun()
+        attack, stack = self._begun
         seen = stack[0]
         zero = Update({name: torch.zeros_like(each) for name, each in seen.update.items()})
         known = seen.knowledge
@@ -185,12 +184,18 @@ class Asked:
             answers = [attack.reconstruct(seen) for seen in stack] if alone else together(stack)
         return answers, states
 
+    @cached_property
     def _begun(self) -> tuple[Attack, Stack]:
         """Return attack and stack with a search cut to its first steps; others as they are."""
         few = min(_FIRST_STEPS, self.stack[0].budget.gradient_evaluations)
         budget = replace(self.stack[0].budget, gradient_evaluations=few)
         stack = Stack([replace(seen, budget=budget) for seen in self.stack])
         return _first_steps(self.attack, _FIRST_STEPS), stack
+
+    @cached_property
+    def _begun_answers(self) -> list[Reconstruction]:
+        """What it answers to the stack in its first steps."""
+        return self._run(*self._begun, 1)[0]
 
     def _without(self, attack: Attack, seen: Observation, grant: Grant) -> None:
         nothing: dict[str, Any] = {grant.value: None}

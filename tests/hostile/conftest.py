@@ -17,7 +17,7 @@ from benchmark.running.sandbox import Sandbox
 from benchmark.running.wall import trouble
 from tests.conftest import TINY, Bench
 
-SECONDS = 2
+SECONDS = 1
 """Of a case that never ends; others have as long as a busy machine needs."""
 HOSTILE = """
 import ctypes, gc, glob, hashlib, itertools, json, mmap, os, re, resource, signal, socket, struct

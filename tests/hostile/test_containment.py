@@ -196,7 +196,7 @@ SAYS = {
     "an answer of 10 MB": "makes no sense",
     "gradients as text": "gradient evaluations; wanted",
     "a failure of a million letters": "<b> <b>",
-    "Python that never ends": "passed its limit of 2 s a trial",
+    "Python that never ends": "passed its limit of 1 s a trial",
 }
 
 

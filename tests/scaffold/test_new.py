@@ -50,6 +50,7 @@ def test_every_promise_is_kept_at_once(new, kind):
     assert (folder / "test_mine.py").is_file()
 
 
+@pytest.mark.slow
 def test_check_of_what_was_written_says_that_it_passes(new, gradleak):
     ended = gradleak("check", new("defense"))
     assert ended.code == 0, ended.out

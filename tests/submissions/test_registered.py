@@ -31,7 +31,7 @@ def by_name():
         names.add(name)
 
 
-@pytest.mark.parametrize("submission", by_name(), ids=label)
+@pytest.mark.parametrize("submission", list(by_name()), ids=label)
 def test_every_promise_is_kept(submission):
     rows = list(examine(submission, REGISTRY))
     assert len(rows) > 8

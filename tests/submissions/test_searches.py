@@ -134,7 +134,7 @@ def test_only_the_batch_norm_prior_needs_a_public_network(small, name):
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_a_batch_of_two_is_searched_with_a_public_network(seen, name):
-    stack = seen(name, 24, "public_network", batch=2)
+    stack = seen(name, 6, "public_network", batch=2)
     registered, apart, alone = (
         answer(f"{name},{settings}", stack)
         for settings in ("every=2", "every=1000", "every=1000,batch_norm=0.0")
@@ -143,7 +143,7 @@ def test_a_batch_of_two_is_searched_with_a_public_network(seen, name):
         assert one.failure is None
         assert one.images.shape == (2, 1, 8, 8)
         assert one.labels.shape == (2,)
-        assert one.gradient_evaluations == 24
+        assert one.gradient_evaluations == 6
         assert not torch.equal(one.images, other.images)  # drawn to the restarts' consensus
         assert not torch.equal(other.images, third.images)  # drawn to the network's statistics
 
@@ -161,7 +161,7 @@ def test_deep_inversion_reads_no_update_and_no_gradient(seen):
 
 
 def test_dlg_comes_close_to_the_truth_and_beats_the_prior(small):
-    bench = small(300)
+    bench = small(200)
     found = bench.run("dlg")
     assert psnr(found).min() > 20
     assert (psnr(found) > psnr(bench.run("prior_only")) + 5).all()
@@ -169,14 +169,14 @@ def test_dlg_comes_close_to_the_truth_and_beats_the_prior(small):
 
 
 def test_dlg_beats_the_prior_under_noise(small):
-    bench = small(150)
+    bench = small(80)
     noised = psnr(bench.run("dlg", "gaussian_noise,scale=0.1"))
     assert (noised > psnr(bench.run("prior_only")) + 2).all()
 
 
 @pytest.mark.parametrize("name", ["dlg_lbfgs", "idlg"])
 def test_search_finds_the_label_of_one_image_and_reads_none(seen, name):
-    stack = seen(name, 200, "labels")
+    stack = seen(name, 100, "labels")
     answers = answer(name, [misled(one) for one in stack])
     assert [found.labels.tolist() for found in answers] == [one.labels.tolist() for one in stack]
 
@@ -195,7 +195,7 @@ def test_april_declines_where_no_position_gradient_was_sent(small):
 
 @pytest.mark.parametrize("name", ["inverting_gradients", "tag", "april_optimization", "idlg"])
 def test_search_lowers_what_it_says_it_matches(seen, name):
-    (one, _) = seen(name, 100)
+    (one, _) = seen(name, 30)
     (early,), (late,) = (answer(label, [one]) for label in (f"{name},steps=1", name))
     before, after = (objective(built(name), one, found.images) for found in (early, late))
     assert after < 0.5 * before

@@ -5,11 +5,13 @@ from benchmark.api import ImageBatch
 from benchmark.federation import DefendedRound, fedsgd
 from submissions.defenses.soteria.defense import Soteria, sensitivity
 
+WIDTH = 32  # of the tiny protocol's victim
+
 
 @pytest.fixture
-def defended(quick):
-    def make(defense, protocol="quick_digits_b"):
-        return DefendedRound(quick(protocol).round, defense, "soteria")
+def defended(bench):
+    def make(defense, batch=1):
+        return DefendedRound(bench(federation={"batch_size": batch}).round, defense, "soteria")
 
     return make
 
@@ -19,7 +21,7 @@ def test_columns_of_the_head_vanish_and_nothing_else_changes(defended, pruned):
     made = defended(Soteria(pruned))
     sent, whole = made.update(0), made.plain.update(0)
     gone = (sent["head.weight"] == 0).all(0)
-    assert gone.sum() == round(pruned * 384)
+    assert gone.sum() == round(pruned * WIDTH)
     assert torch.equal(sent["head.weight"][:, ~gone], whole["head.weight"][:, ~gone])
     assert all(torch.equal(sent[name], whole[name]) for name in whole if name != "head.weight")
 
@@ -48,11 +50,11 @@ def test_entries_of_least_sensitivity_are_those_pruned(make_victim, draw):
 
 
 def test_each_image_of_a_batch_is_pruned_by_its_own_ratios(defended):
-    made = defended(Soteria(0.8), "quick_digits_b_batch4")
+    made = defended(Soteria(0.8), batch=4)
     victim, truth = made.plain.victim, made.plain.truth(0)
     wanted = torch.zeros_like(made.update(0)["head.weight"])
     for one in truth.examples():
         gradient = fedsgd(victim, one)["head.weight"].clone()
-        gradient[:, sensitivity(victim, one).argsort()[: round(0.8 * 384)]] = 0
+        gradient[:, sensitivity(victim, one).argsort()[: round(0.8 * WIDTH)]] = 0
         wanted += gradient / 4
     torch.testing.assert_close(made.update(0)["head.weight"], wanted)

@@ -126,17 +126,21 @@ def test_position_gradient_is_withheld_from_text_too(text, plugin):
 CORRUPT = 'model.weights()["decoder.bias"].data.fill_(7)'
 
 
-@pytest.mark.parametrize("isolated", [False, True])
-def test_clients_of_a_malicious_server_compute_on_the_parameters_it_chose(
-    text, malicious, isolated
-):
+FAILING = [
+    ("raise RuntimeError('cannot')", "failed", "corrupt: RuntimeError: cannot"),
+    ("raise NotApplicable('no such victim')", "not_applicable", "no such victim"),
+    ("model = None", "failed", "the model sent is no victim"),
+]
+BY_FILE = """import pathlib
+        space = {"model": model, "NotApplicable": NotApplicable}
+        exec(pathlib.Path(__file__).with_name("case.txt").read_text(), space)
+        model = space["model"]"""
+
+
+def test_clients_of_a_malicious_server_compute_on_the_parameters_it_chose(text, malicious):
     made = text(malicious("seven", CORRUPT))
     honest = made.round.update(0)
-    if isolated:
-        with Sandbox(torch.device("cpu")) as worker:
-            records = made.run("seven", worker=worker)
-    else:
-        records = made.run("seven")
+    records = made.run("seven")
     assert [record.reason for record in records] == [None] * 3
     # the most frequent next token is named: the attack saw its own bias and a gradient by it
     assert all("" not in record.excerpt.answer for record in records)
@@ -152,26 +156,24 @@ def test_malicious_attack_is_not_applicable_to_an_honest_server(text, malicious)
     assert "needs a malicious server" in record.reason
 
 
-@pytest.mark.parametrize("isolated", [False, True])
-@pytest.mark.parametrize(
-    ("corrupt", "status", "said"),
-    [
-        ("raise RuntimeError('cannot')", "failed", "corrupt: RuntimeError: cannot"),
-        ("raise NotApplicable('no such victim')", "not_applicable", "no such victim"),
-        ("model = None", "failed", "the model sent is no victim"),
-    ],
-)
-def test_corruption_that_fails_is_told_in_the_record(
-    text, malicious, corrupt, status, said, isolated
-):
-    made = text(malicious("bad", corrupt))
-    if isolated:
-        with Sandbox(torch.device("cpu")) as worker:
-            records = made.run("bad", worker=worker)
-    else:
-        records = made.run("bad")
+@pytest.mark.parametrize(("corrupt", "status", "said"), FAILING)
+def test_corruption_that_fails_is_told_in_the_record(text, malicious, corrupt, status, said):
+    records = text(malicious("bad", corrupt)).run("bad")
     assert {record.status for record in records} == {status}
     assert said in records[0].reason
+
+
+def test_malicious_server_does_in_another_process_what_it_does_in_this_one(text, malicious):
+    plugins = malicious("told", BY_FILE)
+    made = text(plugins)
+    with Sandbox(torch.device("cpu")) as other:
+        for case, status, said in [(CORRUPT, "completed", ""), *FAILING]:
+            (plugins / "told/case.txt").write_text(case)
+            here, there = made.run("told"), made.run("told", worker=other)
+            assert {record.status for record in there} == {status}
+            assert said in (there[0].reason or "")
+            assert [r.metrics for r in there] == [r.metrics for r in here]
+            assert [r.excerpt for r in there] == [r.excerpt for r in here]
 
 
 def test_only_parameters_of_a_corrupted_model_count(text, malicious):

@@ -148,8 +148,8 @@ PLANS = {
 
 
 def compare_with_trials_alone(make_stack, plan, limit, **options):
-    together = run(make_stack(32, **options), plan)
-    for trial in range(0, 32, 8):
+    together = run(make_stack(16, **options), plan)
+    for trial in (0, 11):
         answer, (alone,) = together[trial], run(make_stack(first=trial, **options), plan)
         assert alone.failure is answer.failure is None
         assert apart(answer.images, alone.images) < limit
@@ -162,16 +162,15 @@ def numel_of(plan):
     return PIXELS + (5 if plan.labels == "searched" else 0)
 
 
-@pytest.mark.parametrize("steps", [1, 12])  # more than L-BFGS remembers
 @pytest.mark.parametrize("name", PLANS)
-def test_a_trial_of_32_gets_the_iterates_it_gets_alone(make_victim, make_stack, name, steps):
-    plan = replace(PLANS[name], steps=steps)
+def test_a_trial_of_16_gets_the_iterates_it_gets_alone(make_victim, make_stack, name):
+    plan = replace(PLANS[name], steps=12 if "lbfgs" in name else 3)  # more than it remembers
     compare_with_trials_alone(make_stack, plan, 1e-9, model=make_victim(**APRIL).double())
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_a_trial_of_32_gets_the_same_iterates_to_float32_s_rounding(make_stack, name):
-    plan = replace(PLANS[name], steps=8)  # for L-BFGS magnifies rounding from step to step
+def test_a_trial_of_16_gets_the_same_iterates_to_float32_s_rounding(make_stack, name):
+    plan = replace(PLANS[name], steps=5)  # for L-BFGS magnifies rounding from step to step
     compare_with_trials_alone(make_stack, plan, 1e-4)
 
 
@@ -187,7 +186,7 @@ def test_search_finds_the_image(make_stack):
     draws = torch.Generator().manual_seed(0)  # as in make_stack
     torch.randint(5, (1,), generator=draws)
     image = torch.rand(1, 1, 8, 8, generator=draws)
-    (answer,) = run(make_stack(), Search(SquaredDistance(), 120, LBFGS(), rate=1.0))
+    (answer,) = run(make_stack(), Search(SquaredDistance(), 60, LBFGS(), rate=1.0))
     assert answer.images.dtype == torch.float32
     assert (answer.images - image).square().mean() < 1e-3  # 0.13 at the start
 
@@ -206,18 +205,18 @@ def test_labels_that_are_searched_take_no_images_to_start_from(make_stack):
 
 @pytest.mark.parametrize("optimiser", [Adam(), LBFGS()], ids=repr)
 def test_a_huge_update_diverges_and_its_neighbours_do_not_notice(make_stack, optimiser):
-    plan = Search(SquaredDistance(), 20, optimiser, rate=0.05)
+    plan = Search(SquaredDistance(), 6, optimiser, rate=0.05)
     stack = make_stack(3)
     huge = with_update(stack[1], lambda _, tensor: 1e30 * tensor.sign())
     found = run(Stack([stack[0], huge, stack[2]]), plan)
-    assert found[1].failure == "diverged at step 1 of 20"
+    assert found[1].failure == "diverged at step 1 of 6"
     assert found[1].gradient_evaluations == 1
     for trial in (0, 2):
         (alone,) = run(make_stack(first=trial), plan)
         assert found[trial].failure is None
         assert (
             apart(found[trial].images, alone.images) < 3e-4
-        )  # rounding, through twenty steps of line search
+        )  # rounding, through six steps of line search
 
 
 class NotANumber:
@@ -332,7 +331,7 @@ def test_adam_spends_its_steps_or_the_budget_shared_by_restarts(
     assert sum(traced) == spent
 
 
-@pytest.mark.parametrize("evaluations", [1, 2, 5, 21, 22, 45, 64])
+@pytest.mark.parametrize("evaluations", [1, 2, 5, 21, 22, 45])
 @pytest.mark.parametrize("restarts", [1, 2])
 def test_lbfgs_never_spends_more_than_the_budget(make_stack, traced, evaluations, restarts):
     plan = Search(SquaredDistance(), 1000, LBFGS(), rate=1.0, restarts=restarts)
@@ -344,10 +343,10 @@ def test_lbfgs_never_spends_more_than_the_budget(make_stack, traced, evaluations
 
 
 def test_each_trial_of_a_stack_is_charged_for_itself(make_victim, make_stack):
-    plan, model = Search(SquaredDistance(), 30, LBFGS(), rate=1.0), make_victim(**APRIL).double()
-    found = [answer.gradient_evaluations for answer in run(make_stack(6, model=model), plan)]
+    plan, model = Search(SquaredDistance(), 12, LBFGS(), rate=1.0), make_victim(**APRIL).double()
+    found = [answer.gradient_evaluations for answer in run(make_stack(4, model=model), plan)]
     assert len(set(found)) > 1
-    alone = [run(make_stack(first=i, model=model), plan)[0] for i in range(6)]
+    alone = [run(make_stack(first=i, model=model), plan)[0] for i in range(4)]
     assert found == [answer.gradient_evaluations for answer in alone]
 
 
@@ -456,7 +455,7 @@ def test_same_draws_make_the_same_bits_and_others_another_answer(make_stack):
 
 
 def test_searched_labels_are_found_and_named(make_stack):
-    plan = Search(SquaredDistance(), 200, rate=0.1, labels="searched")
+    plan = Search(SquaredDistance(), 100, rate=0.1, labels="searched")
     stack = make_stack(4)
     for answer, seen in zip(search(stack, plan, [None] * 4), stack, strict=True):
         assert answer.labels.dtype == torch.int64
@@ -581,7 +580,7 @@ def sizes(make_stack, advanced, memory_bytes, plan):
 
 
 def test_chunks_of_a_stack_give_the_same_answers(make_stack, advanced):
-    plan = Search(SquaredDistance(), 10, restarts=2, noise=0.1, labels="searched")
+    plan = Search(SquaredDistance(), 4, restarts=2, noise=0.1, labels="searched")
     one, whole = sizes(make_stack, advanced, 2**30, plan)
     assert one == [6]
     for memory_bytes, wanted in ((1, [1] * 6), (enough(make_stack, plan, 4), [4, 2])):

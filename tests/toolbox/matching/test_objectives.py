@@ -182,19 +182,34 @@ def victims(make_victim):
     return cache(lambda kind: make_victim(**VICTIMS[kind]))
 
 
+def kinds(victims, shapes, rest):
+    """Yield victims in float64; one of them, and slowly all, in other shapes and types."""
+    for kind in victims:
+        for batch, dtype in (*shapes, *rest):
+            quick = (batch, dtype) in shapes or kind == "april b"
+            marks = () if quick else pytest.mark.slow
+            yield pytest.param(kind, batch, dtype, marks=marks, id=f"{kind}-{batch}-{dtype}")
+
+
 @pytest.mark.parametrize(
-    ("batch", "dtype"), [(1, torch.float64), (4, torch.float64), (4, torch.float32)], ids=str
+    ("kind", "batch", "dtype"),
+    list(kinds(VICTIMS, [(4, torch.float64)], [(1, torch.float64), (4, torch.float32)])),
 )
-@pytest.mark.parametrize("kind", VICTIMS)
 def test_losses_and_derivatives_agree_with_autograd(victims, kind, batch, dtype):
     case = Case(victims(kind), batch, dtype)
     assert case.target.ranks or kind == "cifar"  # few channels
     case.check(CLOSE[dtype], SOME if kind in SLOW else tuple(OBJECTIVES))
 
 
-@pytest.mark.parametrize("dtype", CLOSE, ids=str)
-@pytest.mark.parametrize("batch", [1, 4])
-@pytest.mark.parametrize("kind", DECOMPOSED)
+@pytest.mark.parametrize(
+    ("kind", "batch", "dtype"),
+    list(
+        kinds(
+            *(DECOMPOSED, [(4, torch.float64)]),
+            [(1, torch.float32), (1, torch.float64), (4, torch.float32)],
+        )
+    ),
+)
 def test_losses_and_derivatives_of_noised_updates_agree_with_autograd(victims, kind, batch, dtype):
     case = Case(victims(kind), batch, dtype, noise=0.01)
     assert not case.target.ranks
