@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -104,6 +105,9 @@ def _gave_up(answer: Reconstruction, budget: Budget) -> str | None:
         return line[:_LONGEST_REASON] or "gave up without a reason"
     if spent > budget.gradient_evaluations:
         return f"spent {spent} gradient evaluations; the budget is {budget.gradient_evaluations}"
+    residual: Any = answer.residual
+    if residual is not None and not (isinstance(residual, float) and 0 <= residual < math.inf):
+        return f"returned the residual {residual!r:.40}; wanted a finite float from 0 on"
     return None
 
 

@@ -295,6 +295,8 @@ class Reconstruction:
             finds words without their places puts them anywhere.
         certain: (batch, length) bool, the tokens that the attack vouches for; None where it
             vouches for none.
+        residual: of a search, how far its last gradients were from those observed, in the measure
+            that it minimises, over how far they were at its start; None of what does not search.
     """
 
     images: Tensor | None = None
@@ -303,3 +305,4 @@ class Reconstruction:
     failure: str | None = None
     tokens: Tensor | None = None
     certain: Tensor | None = None
+    residual: float | None = None

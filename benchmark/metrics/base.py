@@ -18,7 +18,8 @@ class Metric:
         description: one line for a listing.
         score: (truth, image, **given) -> number, or None where it cannot be had. Both images are
             (channel, height, width), float, in [0, 1]; labels are (batch,) int64. Of tokens it is
-            (truth, answer, certain, **given), each (batch, length), sequences paired.
+            (truth, answer, certain, **given), each (batch, length), sequences paired. Of a search
+            it is what the attack tells of it.
         given: the fields of the scorer that `score` takes besides, by name.
         of: what `score` is given: image pairs, one by one, or the labels or tokens of the whole
             batch.
@@ -33,7 +34,7 @@ class Metric:
     description: str
     score: Callable[..., float | None]
     given: tuple[str, ...] = ()
-    of: Literal["images", "labels", "tokens"] = "images"
+    of: Literal["images", "labels", "tokens", "search"] = "images"
     lowest: float = 0.0
     highest: float = 1.0
     note: str = ""

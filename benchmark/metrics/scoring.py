@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -17,6 +17,7 @@ from benchmark.metrics.lpips import LPIPS, LPIPS_SQUEEZE, LPIPS_VGG
 from benchmark.metrics.mse import MSE, NORMALISED_MSE
 from benchmark.metrics.pairing import assignment
 from benchmark.metrics.psnr import PSNR
+from benchmark.metrics.residual import RESIDUAL
 from benchmark.metrics.ssim import SSIM
 from benchmark.metrics.text import TOKEN_METRICS
 from benchmark.metrics.text_overlap import OVERLAP_METRICS
@@ -32,6 +33,7 @@ METRICS: dict[str, Metric] = {
         *(LPIPS_VGG, LPIPS_SQUEEZE, IIP, LABEL_ACCURACY),
         *TOKEN_METRICS,
         *OVERLAP_METRICS,
+        RESIDUAL,
     )
 }
 IMAGE_METRICS = tuple(metric.name for metric in _FIRST)
@@ -81,7 +83,7 @@ class Scorer:
 
 @dataclass(frozen=True)
 class ImageScorer(Scorer):
-    """Scores reconstructions of images, and of their labels.
+    """Scores reconstructions of images, of their labels, and what a search tells of itself.
 
     Attributes:
         std: (channel,), of the victim's normalisation; its mean cancels in every difference.
@@ -89,13 +91,17 @@ class ImageScorer(Scorer):
         candidates: among which IIP seeks; without them it is None.
     """
 
-    of: ClassVar = ("images", "labels")
+    of: ClassVar = ("images", "labels", "search")
     std: tuple[float, ...]
     lpips_files: Mapping[str, Path] = field(default_factory=dict)
     candidates: Candidates | None = None
 
     def score(
-        self, truth: Tensor, images: Tensor, labels: tuple[Tensor, Tensor] | None = None
+        self,
+        truth: Tensor,
+        images: Tensor,
+        labels: tuple[Tensor, Tensor] | None = None,
+        residual: float | None = None,
     ) -> dict[str, float | None]:
         """Return each metric's mean over the batch, its images clipped to [0, 1] and paired.
 
@@ -103,6 +109,7 @@ class ImageScorer(Scorer):
             truth: (batch, channel, height, width), pixels in [0, 1].
             images: as truth, in any order and on any device.
             labels: the true ones and those named, (batch,) int64; None where none were inferred.
+            residual: what a search tells; None of other attacks.
 
         Returns:
             Name to number; None where the metric cannot be had.
@@ -114,13 +121,14 @@ class ImageScorer(Scorer):
         self._check(truth, images)
         truth, images = truth.detach().cpu().double(), images.detach().cpu().double().clamp(0, 1)
         pairs = list(zip(truth, images[assignment(truth, images)], strict=True))
-        inferred = [] if labels is None else [labels]
-        return {
-            name: self._mean(metric(name), pairs if metric(name).of == "images" else inferred)
-            for name in self.metrics
+        scored: dict[str, Sequence[tuple[Any, ...]]] = {
+            "images": pairs,
+            "labels": [] if labels is None else [labels],
+            "search": [] if residual is None else [(residual,)],
         }
+        return {name: self._mean(metric(name), scored[metric(name).of]) for name in self.metrics}
 
-    def _mean(self, chosen: Metric, pairs: list[tuple[Tensor, Tensor]]) -> float | None:
+    def _mean(self, chosen: Metric, pairs: Sequence[tuple[Any, ...]]) -> float | None:
         scores = [chosen.score(*pair, **self.given(chosen)) for pair in pairs]
         numbers = [score for score in scores if score is not None]
         return fmean(numbers) if numbers and len(numbers) == len(scores) else None

@@ -30,7 +30,7 @@ _NAMED = {name: kind for kind, name in _TYPES.items()}
 _MOST_DIMENSIONS = 8
 _LARGEST_SIDE = 2**32
 _NAMES = ("images", "labels", "tokens", "certain")
-_SPENT = "gradient_evaluations"
+_NUMBERS = ("gradient_evaluations", "residual")
 Number = (
     Annotated[int, Field(strict=True, ge=-(2**53), le=2**53)]
     | Annotated[float, Field(strict=True, allow_inf_nan=False)]
@@ -44,6 +44,7 @@ class Said(BaseModel):
 
     gradient_evaluations: Number | Line | None
     failure: Line | None
+    residual: Number | Line | None = None
 
 
 def pack_reconstruction(answer: Reconstruction) -> Sequence[memoryview]:
@@ -57,12 +58,17 @@ def pack_reconstruction(answer: Reconstruction) -> Sequence[memoryview]:
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor):
             raise PluginError(f"returned {name} of type {type(tensor).__name__}; wanted a tensor")
-    spent, failure = answer.gradient_evaluations, answer.failure
     meta = {
-        _SPENT: spent if isinstance(spent, int | float | None) else one_line(str(spent)),
-        "failure": None if failure is None else one_line(str(failure)),
+        **{name: _number(getattr(answer, name)) for name in _NUMBERS},
+        "failure": None if answer.failure is None else one_line(str(answer.failure)),
     }
     return pack(tensors, json.dumps(meta))
+
+
+def _number(given: object) -> int | float | str | None:
+    """Return a number as it is, and of all else, which the harness refuses, its words."""
+    whole = isinstance(given, int | None) or (isinstance(given, float) and math.isfinite(given))
+    return given if whole else one_line(str(given))  # type: ignore[return-value]
 
 
 def unpack_reconstruction(data: memoryview) -> Reconstruction:

@@ -164,7 +164,7 @@ class VisionSetting(Setting):
         assert answer.images is not None
         granted = Grant.LABELS in self.protocol.threat.grants
         labels = None if granted or answer.labels is None else (truth.labels, answer.labels)
-        return self.scorer.score(truth.images, answer.images, labels)
+        return self.scorer.score(truth.images, answer.images, labels, answer.residual)
 
     def about_data(self) -> Mapping[str, str | int]:
         """Return the sha256 of the trained weights of each seed that are here."""

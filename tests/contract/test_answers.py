@@ -56,6 +56,13 @@ def test_gradients_beyond_the_budget_or_beyond_counting_are_a_fault(spent, grant
     assert said_of(Reconstruction(IMAGES, spent), granted) == said
 
 
+@pytest.mark.parametrize("residual", [float("nan"), float("inf"), -0.5, 1, "small"])
+def test_residual_is_a_finite_float_from_0_on(residual):
+    wanted = f"returned the residual {residual!r}; wanted a finite float from 0 on"
+    assert said_of(Reconstruction(IMAGES, residual=residual)) == wanted
+    assert said_of(Reconstruction(IMAGES, residual=0.0)) is None
+
+
 @pytest.mark.parametrize(
     ("failure", "said"),
     [

@@ -15,7 +15,7 @@ EVERYTHING = ImageScorer(IMAGE_METRICS, STD)
 def test_metrics_stand_in_their_order():
     images = ("psnr", "ssim", "mse", "normalised_mse", "fft2d", "lpips")
     more = ("lpips_vgg", "lpips_squeeze", "iip", "label_accuracy")
-    assert tuple(METRICS) == (*images, *more, *TEXT_METRICS)
+    assert tuple(METRICS) == (*images, *more, *TEXT_METRICS, "residual")
     assert images == IMAGE_METRICS  # part of the digests of protocols that name none
 
 

@@ -39,6 +39,14 @@ def test_reconstruction_crosses_as_it_is():
     assert there.gradient_evaluations == 12
 
 
+@pytest.mark.parametrize(
+    ("residual", "there"), [(None, None), (0.25, 0.25), (float("nan"), "nan"), ([1], "[1]")]
+)
+def test_residual_crosses_or_its_words_do(residual, there):
+    answer = Reconstruction(torch.zeros(1), residual=residual)
+    assert unpack_reconstruction(whole(pack_reconstruction(answer))).residual == there
+
+
 @pytest.mark.parametrize("kind", ["bool", "uint8", "int16", "int64", "bfloat16", "float64"])
 def test_tensors_of_any_type_and_shape_cross_as_safetensors_has_them(kind):
     kind = getattr(torch, kind)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, isfinite
 
 import torch
 from torch import Tensor
@@ -122,6 +122,7 @@ def _advance(
         moved, losses, stopped = state.step(values, problem.evaluate, rate)
         if step == 0:
             rows.first = losses.cpu()
+            rows.apart[:, 0] = problem.apart.cpu()
         values = _perturb(moved, problem, [owners[i] for i in rows.running.tolist()], rate)
         broken = ~(losses.isfinite() & values.isfinite().all(1))
         spent_up = problem.spent + optimiser.most > granted
@@ -131,7 +132,11 @@ def _advance(
         if bool(ending.any()):
             reason = f"diverged at step {step + 1} of {steps}"
             kept = rows.end(
-                ending, broken, reason, values=values, losses=losses, spent=problem.spent
+                *(ending, broken, reason),
+                values=values,
+                losses=losses,
+                spent=problem.spent,
+                apart=problem.apart,
             )
             if not len(kept):
                 break
@@ -154,6 +159,7 @@ def _make_problem(
         Target([owner.seen.update for owner in owners], sorted(tracer.wanted)),
         torch.stack(given).to(device) if reads else None,
         torch.zeros(len(owners), dtype=torch.int64, device=device),
+        torch.zeros(len(owners), dtype=torch.float64, device=device),
     )
 
 
@@ -213,10 +219,12 @@ def _choose_answer(problem: Problem, rows: Rows, index: int, trial: _Trial) -> F
     restarts = problem.plan.restarts
     mine = slice(index * restarts, (index + 1) * restarts)
     chosen = index * restarts + int(rows.losses[mine].argmin())
+    first, last = rows.apart[chosen].tolist()
     answer = replace(
         problem.unknowns.answer(rows.values[chosen], trial.labels),
         gradient_evaluations=int(rows.spent[mine].sum()),
         failure=rows.broken.get(chosen),
+        residual=max(last, 0.0) / first if first > 0 and isfinite(last) else None,
     )
     return Found(**vars(answer), mismatch=float(rows.losses[chosen] / rows.first[chosen]))
 

@@ -25,6 +25,7 @@ class Problem:
         labels: what is known of each row's labels, int64, images' (rows, batch) and text's
             (rows, words); None where they are searched, or no gradient is matched.
         spent: (rows,) gradients of the victim taken so far.
+        apart: (rows,) float64, the objective alone, priors left out, when last evaluated.
         progress: share of the steps taken, in [0, 1).
         consensus: (rows, batch, channel, height, width), once restarts are registered.
     """
@@ -35,6 +36,7 @@ class Problem:
     target: Target
     labels: Tensor | None
     spent: Tensor
+    apart: Tensor
     progress: float = 0.0
     consensus: Tensor | None = None
 
@@ -58,8 +60,10 @@ class Problem:
             known = None if self.labels is None else self.labels[rows]
             trace = self.tracer.trace(inputs, self.unknowns.loss(values, known))
             factor = plan.objective_schedule(self.progress)
-            losses = losses + factor * plan.objective(trace, self.target.keep(rows))
+            apart = plan.objective(trace, self.target.keep(rows))
+            losses = losses + factor * apart
             self.spent[rows] += 1
+            self.apart[rows] = apart.detach()
         for term in plan.terms:
             if factor := term.weight * term.schedule(self.progress):
                 losses = losses + factor * term.prior(inputs).double()
@@ -77,5 +81,6 @@ class Problem:
             target=self.target.keep(rows),
             labels=None if self.labels is None else self.labels[rows],
             spent=self.spent[rows],
+            apart=self.apart[rows],
             consensus=None if self.consensus is None else self.consensus[rows],
         )

@@ -19,6 +19,7 @@ class Rows:
         losses: (rows,) float64, one step before its end: no gradient is spent on the last iterate.
             Infinite where a row has no answer.
         spent: (rows,) int64 gradients of the victim.
+        apart: (rows, 2) float64, the objective without priors, first and last evaluated.
         broken: why a row has no answer, by row.
     """
 
@@ -28,6 +29,7 @@ class Rows:
         self.first = torch.full((len(values),), torch.inf, dtype=torch.float64)
         self.losses = torch.full((len(values),), torch.inf, dtype=torch.float64)
         self.spent = torch.zeros(len(values), dtype=torch.int64)
+        self.apart = torch.zeros(len(values), 2, dtype=torch.float64)
         self.broken: dict[int, str] = {}
 
     def end(
@@ -39,6 +41,7 @@ class Rows:
         values: Tensor,
         losses: Tensor,
         spent: Tensor,
+        apart: Tensor,
     ) -> Tensor:
         """Let rows leave.
 
@@ -49,6 +52,7 @@ class Rows:
             values: (running, numel).
             losses: (running,).
             spent: (running,).
+            apart: (running,).
 
         Returns:
             The places of those that stay, (staying,) int64, on the device of `ending`.
@@ -57,6 +61,7 @@ class Rows:
         self.values[gone] = values[ending]
         self.losses[gone] = losses.masked_fill(broken, torch.inf)[ending].cpu()
         self.spent[gone] = spent[ending].cpu()
+        self.apart[gone, 1] = apart[ending].cpu()
         self.broken |= dict.fromkeys(self.running[broken.cpu()].tolist(), reason)
         self.running = self.running[~ending.cpu()]
         return (~ending).nonzero().squeeze(1)

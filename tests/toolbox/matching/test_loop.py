@@ -308,6 +308,22 @@ def test_mismatch_is_the_objective_before_the_end_over_that_at_the_start(make_st
         end / start for start, end in zip(losses[0], losses[-1], strict=True)
     ]
     assert 0 < found[0].mismatch < 1
+    assert [answer.residual for answer in found] == [answer.mismatch for answer in found]
+
+
+def test_residual_leaves_priors_and_schedules_out(make_stack):
+    plain = run(make_stack())[0].residual
+    constant = Term(5.0, lambda images: images.new_ones(len(images)))
+    half = replace(MATCH, terms=(constant,), objective_schedule=lambda progress: 0.5)
+    (answer,) = run(make_stack(), half)
+    assert answer.mismatch > 0.5
+    assert answer.residual == pytest.approx(plain, rel=1e-3)
+
+
+def test_search_that_matches_nothing_has_no_residual(make_stack):
+    term = Term(1.0, lambda images: images.square().flatten(1).sum(1))
+    (answer,) = run(make_stack(), replace(MATCH, objective=None, terms=(term,)))
+    assert answer.residual is None
 
 
 def test_mismatch_without_an_answer_is_infinite(make_stack):
@@ -481,7 +497,8 @@ def problem_of(stack, plan):
     target = Target([s.update for s in stack], names)
     spent = torch.zeros(len(stack), dtype=torch.int64)
     tracer = Tracer(stack.model.network)
-    return Problem(plan, unknowns(seen, plan), tracer, target, labels, spent)
+    none = spent.double()
+    return Problem(plan, unknowns(seen, plan), tracer, target, labels, spent, none)
 
 
 @pytest.mark.parametrize("labels", ["given", "searched"])
