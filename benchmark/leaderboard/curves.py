@@ -22,7 +22,7 @@ class Drawn:
     Attributes:
         lines: points of each line by x; the prior alone is the last, under its own name, unless a
             setting has a line a value.
-        unit: of the scores.
+        unit: of the scores, with their name.
     """
 
     curve: Curve
@@ -56,26 +56,53 @@ def curves(suite: Suite, sections: Iterable[Section]) -> list[Drawn]:
 def _lines(curve: Curve, own: Sequence[Section]) -> dict[str, dict[X, Scored]]:
     found: dict[str, dict[X, Scored]] = {}
     prior: dict[X, Scored] = {}
+    level: Scored | None = None
     for section in own:
-        value = setting(section, curve.lines) if curve.lines else None
         for cell in sorted(section.summaries, key=lambda cell: _order(curve, cell)):
-            x = _place(curve, section, cell)
+            x, value = _place(curve, section, cell), _line_of(curve, section, cell)
             score = cell.scores.get(curve.metric or section.primary)
-            if x is None or score is None or cell.attack in section.claims:
+            if score is None or cell.attack in section.claims:
                 continue
-            if cell.attack == PRIOR:
+            if cell.attack == PRIOR and curve.x.startswith("attack."):  # it has no such argument
+                if cell.defense in _defenses(curve):
+                    level = Scored(section, cell, score)
+            elif x is None:
+                continue
+            elif cell.attack == PRIOR:
                 if value is None:  # else it has a line a value too, and says little by it
                     prior[x] = Scored(section, cell, score)
-            elif not cell.control and (not curve.attacks or cell.attack in curve.attacks):
+            elif not cell.control and _asked_for(curve, cell.attack):
                 named = [part for part in (_named(curve, cell.attack), value) if part is not None]
                 line = ", ".join(map(str, named))
                 found.setdefault(line, {})[x] = Scored(section, cell, score)
+    if level is not None:
+        prior = {x: level for points in found.values() for x in points}
     return {**found, PRIOR: prior} if prior else found
+
+
+def _line_of(curve: Curve, section: Section, cell: CellSummary) -> X | None:
+    """Return the value that has a line to itself; None where each attack has one."""
+    if curve.lines == "defense":
+        return cell.defense
+    return setting(section, curve.lines) if curve.lines else None
+
+
+def _asked_for(curve: Curve, attack: str) -> bool:
+    """Tell whether an attack is one of a curve's, on whose axis its argument may stand."""
+    return not curve.attacks or _without(curve, attack) in curve.attacks
 
 
 def _named(curve: Curve, attack: str) -> str | None:
     """Return an attack's name, unless the curve is of one attack, whose lines say more."""
-    return None if curve.lines and len(curve.attacks) == 1 else attack
+    return None if curve.lines and len(curve.attacks) == 1 else _without(curve, attack)
+
+
+def _without(curve: Curve, attack: str) -> str:
+    """Return an attack's label less the argument that is the axis."""
+    owner, _, argument = curve.x.partition(".")
+    if owner != "attack":
+        return attack
+    return ",".join(part for part in attack.split(",") if not part.startswith(f"{argument}="))
 
 
 def _order(curve: Curve, cell: CellSummary) -> tuple[int, str]:
@@ -89,17 +116,25 @@ def _defenses(curve: Curve) -> tuple[str, ...]:
 
 def _place(curve: Curve, section: Section, cell: CellSummary) -> X | None:
     """Return where a cell stands on the axis; None where it stands on another curve."""
-    name, *given = cell.defense.split(",")
-    arguments = dict(part.split("=", 1) for part in given)
-    defense, _, argument = curve.x.partition(".")
+    owner, _, argument = curve.x.partition(".")
     if curve.x == "defense":
         return cell.defense if cell.defense in _defenses(curve) else None
-    if defense == name and argument in arguments:
+    name, arguments = _arguments(cell.defense)
+    if owner == name and argument in arguments:
         return _number(arguments[argument])
     if cell.defense not in _defenses(curve):
         return None
+    if owner == "attack":
+        given = _arguments(cell.attack)[1].get(argument)
+        return curve.unsaid if given is None else _number(given)
     said = setting(section, curve.x)
     return curve.unsaid if said is None else said
+
+
+def _arguments(label: str) -> tuple[str, dict[str, str]]:
+    """Return a label's name and arguments."""
+    name, *given = label.split(",")
+    return name, dict(part.split("=", 1) for part in given)
 
 
 def setting(section: Section, key: str) -> X | None:

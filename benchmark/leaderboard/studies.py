@@ -79,6 +79,11 @@ def _told(x: X) -> str:
     return code(x) if isinstance(x, str) else f"{x:g}"
 
 
+def _words(key: str) -> str:
+    """Return the last part of a dotted key as words."""
+    return key.rpartition(".")[2].replace("_", " ")
+
+
 def _draw(axes: Axes, study: Drawn) -> None:
     places = study.places
     named = any(isinstance(x, str) for x in places)
@@ -104,13 +109,15 @@ def _draw(axes: Axes, study: Drawn) -> None:
         axes.set_xticks([float(x) for x in places], [f"{x:g}" for x in places])
         axes.minorticks_off()
     axes.set_title(study.curve.title, loc="left", fontsize=10, color=INK)
+    if study.curve.logarithmic_scores:
+        axes.set_yscale("log")
+    axes.set_xlabel(_words(study.curve.x))
     axes.set_ylabel(study.unit)
-    said = study.curve.lines or "attack"
     axes.legend(
         frameon=False,
         fontsize=8,
         labelcolor=INK,
-        title=said.rpartition(".")[2].replace("_", " "),
+        title=_words(study.curve.lines or "attack"),
         title_fontproperties={"size": 8},
     )
     axes.spines[["top", "right"]].set_visible(False)

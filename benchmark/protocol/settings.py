@@ -278,21 +278,25 @@ class Curve(_Frozen):
     title: str
     x: str
     """What varies: a key of the protocol (`federation.batch_size`), an argument of a defense
-    (`gaussian_noise.scale`), or `defense` itself."""
+    (`gaussian_noise.scale`) or of the attacks (`attack.steps`), or `defense` itself."""
     unsaid: float | None = None
-    """What stands for a key that a protocol leaves open; None leaves the protocol out."""
+    """What stands for a key that a protocol, or an argument that an attack, leaves open; None
+    leaves it out."""
     protocols: tuple[str, ...] = ()
     """Of the suite's own; empty is all of them."""
     attacks: tuple[str, ...] = ()
-    """As `--attack` names them; empty is all that ran, less the controls."""
+    """As records name them, less an argument that is the axis; empty is all that ran, less the
+    controls."""
     defenses: tuple[str, ...] = ()
     """As records name them, in the order of the axis where it is theirs; empty is undefended."""
     lines: str | None = None
-    """A key of the protocol whose values have a line each; None is one line an attack."""
+    """A key of the protocol whose values have a line each, or `defense`; None is one line an
+    attack."""
     metric: str | None = None
     """Of the scores; None is the protocols' primary."""
     logarithmic: bool = False
     """Whether the axis of x is."""
+    logarithmic_scores: bool = False
 
 
 class Suite(_Frozen):

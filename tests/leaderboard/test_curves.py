@@ -62,6 +62,24 @@ def test_defenses_stand_in_the_order_of_the_suite(drawn):
     assert means(one.lines["mine"]) == {"noise,scale=0.1": 30.5, "none": 84.5}
 
 
+def test_an_argument_of_the_attacks_is_an_axis_and_each_defense_has_a_line(batches, drawn):
+    for steps in (100, 50):
+        scores = [steps + i for i in range(10)]
+        batches.cell(f"dlg,steps={steps}", *scores, protocol="b2")
+        batches.cell(f"dlg,steps={steps}", 7, 8, protocol="b2", defense="noise,scale=0.1")
+    asked = {"x": "attack.steps", "protocols": ("b2",), "attacks": ("dlg",)}
+    (one,) = drawn(**asked, defenses=("none", "noise,scale=0.1"), lines="defense")
+    assert one.places == [50, 100]
+    assert {name: means(line) for name, line in one.lines.items()} == {
+        "none": {50: 54.5, 100: 104.5},
+        "noise,scale=0.1": {50: 7.5, 100: 7.5},
+        "prior_only": {50: 10, 100: 10},
+    }
+    (one,) = drawn(**asked)
+    assert list(one.lines) == ["dlg", "prior_only"]
+    assert means(one.lines["prior_only"]) == {50: 10, 100: 10}
+
+
 def test_what_a_protocol_leaves_open_stands_where_the_suite_says_or_nowhere(drawn):
     assert drawn(x="victim.epochs") == []
     (one,) = drawn(x="victim.epochs", unsaid=0, protocols=("b4",))
