@@ -100,9 +100,7 @@ def _named(curve: Curve, attack: str) -> str | None:
 def _without(curve: Curve, attack: str) -> str:
     """Return an attack's label less the argument that is the axis."""
     owner, _, argument = curve.x.partition(".")
-    if owner != "attack":
-        return attack
-    return ",".join(part for part in attack.split(",") if not part.startswith(f"{argument}="))
+    return _less(attack, argument) if owner == "attack" else attack
 
 
 def _order(curve: Curve, cell: CellSummary) -> tuple[int, str]:
@@ -121,7 +119,8 @@ def _place(curve: Curve, section: Section, cell: CellSummary) -> X | None:
         return cell.defense if cell.defense in _defenses(curve) else None
     name, arguments = _arguments(cell.defense)
     if owner == name and argument in arguments:
-        return _number(arguments[argument])
+        rest = _less(cell.defense, argument)  # its other arguments make another curve
+        return _number(arguments[argument]) if rest in (curve.defenses or (name,)) else None
     if cell.defense not in _defenses(curve):
         return None
     if owner == "attack":
@@ -143,6 +142,11 @@ def setting(section: Section, key: str) -> X | None:
     for part in key.split("."):
         found = found.get(part) if isinstance(found, Mapping) else None
     return found if found is None or isinstance(found, int | float) else str(found)
+
+
+def _less(label: str, argument: str) -> str:
+    """Return a label without one of its arguments."""
+    return ",".join(part for part in label.split(",") if not part.startswith(f"{argument}="))
 
 
 def _number(text: str) -> X:

@@ -55,6 +55,14 @@ def test_an_argument_of_a_defense_is_an_axis_and_a_setting_has_a_line_a_value(dr
     }
 
 
+def test_other_arguments_of_a_defense_make_another_curve(batches, drawn):
+    batches.cell("mine", 1, 2, protocol="b2", defense="noise,scale=0.1,law=laplace")
+    (one,) = drawn(x="noise.scale", protocols=("b2",))
+    assert means(one.lines["mine"]) == {0.01: 50.5, 0.1: 30.5}
+    (one,) = drawn(x="noise.scale", protocols=("b2",), defenses=("noise,law=laplace",))
+    assert means(one.lines["mine"]) == {0.1: 1.5}
+
+
 def test_defenses_stand_in_the_order_of_the_suite(drawn):
     named = ("noise,scale=0.1", "none")
     (one,) = drawn(x="defense", protocols=("b2",), defenses=named)
