@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from benchmark.api import Grant, NotApplicable, Stack
+from benchmark.api import Grant, ImageVictim, NotApplicable, Stack, Update, weights
 from benchmark.registry import Registry
+from benchmark.toolbox.labels import count_rule, infer_labels, minimum_rule
 from benchmark.toolbox.matching import SearchAttack, Target, Tracer
 
 REGISTRY = Registry()
@@ -36,10 +37,10 @@ PUBLIC = ("gradvit", "grad_inversion")
 def small(bench):
     """Make a bench of two trials with this many gradients each, and these facts granted."""
 
-    def make(gradients, *granted, batch=1):
+    def make(gradients, *granted, batch=1, victim=None):
         network = {"public_network": {"architecture": "cifar/resnet20"}}
         return bench(
-            **SMALL,
+            **(SMALL if victim is None else {**SMALL, "victim": victim}),
             **(network if "public_network" in granted else {}),
             federation={"batch_size": batch},
             threat={"grants": ["batch_size", "data_statistics", *granted]},
@@ -148,16 +149,57 @@ def test_a_batch_of_two_is_searched_with_a_public_network(seen, name):
         assert not torch.equal(other.images, third.images)  # drawn to the network's statistics
 
 
-def test_deep_inversion_reads_no_update_and_no_gradient(seen):
+def test_deep_inversion_without_classes_reads_no_update_and_no_gradient(seen):
     one, other = seen("deep_inversion", 0, "public_network")
     exchanged = replace(one, update=other.update)
     first, second, longer = (
-        answer(f"deep_inversion,steps={steps}", [observation])[0]
+        answer(f"deep_inversion,class_loss=0.0,steps={steps}", [observation])[0]
         for steps, observation in ((10, one), (10, exchanged), (20, one))
     )
     assert torch.equal(first.images, second.images)
     assert not torch.equal(first.images, longer.images)
     assert (first.gradient_evaluations, first.labels, first.failure) == (0, None, None)
+
+
+def test_deep_inversion_draws_images_of_the_labels_alone_that_the_update_tells(seen):
+    one, other = seen("deep_inversion", 0, "public_network", batch=2)
+    found, plain = (
+        answer(f"deep_inversion,steps=10,class_loss={weight}", [one])[0] for weight in (1.0, 0.0)
+    )
+    assert torch.equal(found.labels, infer_labels(one))
+    assert not torch.equal(found.images, plain.images)
+    head = [name for name in one.update if name.startswith("head.")]
+    mixed = Update({n: (one if n in head else other).update[n] for n in one.update})
+    (same,) = answer("deep_inversion,steps=10", [replace(one, update=mixed)])
+    assert torch.equal(found.images, same.images)
+
+
+def test_gradvit_counts_labels_or_takes_the_paper_s(seen):
+    (observation, _) = seen("gradvit", 2, "public_network", batch=2)
+    known, update = weights(observation.model), observation.update
+    head = ImageVictim.of(observation.model).head
+    counted, paper = (
+        answer(f"gradvit,steps=1,counted={rule}", [observation])[0].labels for rule in (True, False)
+    )
+    assert torch.equal(counted, count_rule(update, head, 2, known))
+    assert torch.equal(paper, minimum_rule(update, head, 2))
+
+
+def test_gradvit_s_schedule_holds_the_image_prior_back_for_half_of_the_steps(seen):
+    (observation, _) = seen("gradvit", 4, "public_network")
+    waits, at_once = (
+        built(f"gradvit,scheduled={said}").plan(observation) for said in (True, False)
+    )
+    assert [waits.terms[-1].schedule(at) for at in (0.4, 0.5)] == [0, 1]
+    assert [waits.objective_schedule(at) for at in (0.4, 0.5)] == [1, 0.5]
+    assert [at_once.terms[-1].schedule(at) for at in (0.0, 0.5)] == [1, 1]
+    assert [at_once.objective_schedule(at) for at in (0.4, 0.5)] == [1, 1]
+
+
+def test_gradvit_searches_a_network_without_patches_too(small):
+    bench = small(2, "public_network", batch=1, victim={"architecture": "cifar/resnet20"})
+    (record, _) = bench.run("gradvit")
+    assert (record.status, record.gradient_evaluations) == ("completed", 2)
 
 
 def test_dlg_comes_close_to_the_truth_and_beats_the_prior(small):

@@ -19,7 +19,14 @@ from benchmark.toolbox.matching.schedules import (
     Steps,
     Warmup,
 )
-from benchmark.toolbox.matching.search import Prior, Registration, Search, Term
+from benchmark.toolbox.matching.search import (
+    LabelledPrior,
+    LabelledTerm,
+    Prior,
+    Registration,
+    Search,
+    Term,
+)
 from benchmark.toolbox.matching.trace import Tracer
 
 __all__ = [
@@ -32,6 +39,8 @@ __all__ = [
     "CosineDistance",
     "Distance",
     "Found",
+    "LabelledPrior",
+    "LabelledTerm",
     "Objective",
     "Optimiser",
     "Prior",

@@ -49,12 +49,13 @@ class SearchAttack(Attack):
         plan = self.plan(seen)
         if _is_text(seen):
             check_text(seen, plan)
-        if plan.objective is None:
-            return
-        if not self.matched(seen) & frozenset(seen.update):
+        matches = plan.objective is not None
+        if matches and not self.matched(seen) & frozenset(seen.update):
             raise NotApplicable("searches: the update holds none of the parameters it matches")
-        if plan.labels == "given" and not _is_text(seen):
+        if plan.reads_labels and not _is_text(seen):
             check_labels(seen)
+        if not matches:
+            return
         granted, wanted = seen.budget.gradient_evaluations, plan.restarts * plan.optimiser.most
         if granted < wanted:
             raise NotApplicable(
@@ -68,7 +69,7 @@ class SearchAttack(Attack):
     def reconstruct_stack(self, stack: Stack) -> list[Reconstruction]:
         """Reconstruct the trials of a stack together."""
         plan = self.plan(stack[0])
-        labels = [self._labels(seen) if plan.labels == "given" else None for seen in stack]
+        labels = [self._labels(seen) if plan.reads_labels else None for seen in stack]
         return [*search(stack, plan, labels, self.matched(stack[0]))]
 
     def _labels(self, seen: Observation) -> Tensor | None:

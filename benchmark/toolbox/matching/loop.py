@@ -78,14 +78,13 @@ def search(
     tracer = Tracer(sought.victim.network, matched, sought.reads)
     answers: dict[int, Found] = {}
     due: dict[int, _Trial] = {}
-    reads_labels = plan.objective is not None and plan.labels == "given"
     for place, (seen, known) in enumerate(zip(stack, labels, strict=True)):
         failure = None
         if plan.objective is not None and not matched:
             failure = "the update holds nothing to match"
         elif not all(bool(seen.update[name].isfinite().all()) for name in matched):
             failure = "the update is not finite"
-        elif known is None and reads_labels:
+        elif known is None and plan.reads_labels:
             failure = "the labels could not be inferred"
         if failure is None:
             due[place] = _Trial(seen, known, None if starts is None else starts[place])
@@ -151,13 +150,12 @@ def _make_problem(
     """Return the problem of rows that belong to these trials."""
     device = next(tracer.network.parameters()).device
     given = [owner.labels for owner in owners if owner.labels is not None]
-    reads = plan.objective is not None and plan.labels == "given"
     return Problem(
         plan,
         sought,
         tracer,
         Target([owner.seen.update for owner in owners], sorted(tracer.wanted)),
-        torch.stack(given).to(device) if reads else None,
+        torch.stack(given).to(device) if plan.reads_labels else None,
         torch.zeros(len(owners), dtype=torch.int64, device=device),
         torch.zeros(len(owners), dtype=torch.float64, device=device),
     )

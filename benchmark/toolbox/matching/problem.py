@@ -23,7 +23,7 @@ class Problem:
         tracer: of the victim's network.
         target: one observed update a row.
         labels: what is known of each row's labels, int64, images' (rows, batch) and text's
-            (rows, words); None where they are searched, or no gradient is matched.
+            (rows, words); None where they are searched, or not read.
         spent: (rows,) gradients of the victim taken so far.
         apart: (rows,) float64, the objective alone, priors left out, when last evaluated.
         progress: share of the steps taken, in [0, 1).
@@ -55,9 +55,9 @@ class Problem:
     def losses(self, values: Tensor, rows: Tensor) -> Tensor:
         """Return what is minimised, (rows,) float64, differentiable by the values."""
         plan, inputs = self.plan, self.unknowns.inputs(values)
+        known = None if self.labels is None else self.labels[rows]
         losses = torch.zeros(len(values), dtype=torch.float64, device=values.device)
         if plan.objective is not None:
-            known = None if self.labels is None else self.labels[rows]
             trace = self.tracer.trace(inputs, self.unknowns.loss(values, known))
             factor = plan.objective_schedule(self.progress)
             apart = plan.objective(trace, self.target.keep(rows))
@@ -67,6 +67,9 @@ class Problem:
         for term in plan.terms:
             if factor := term.weight * term.schedule(self.progress):
                 losses = losses + factor * term.prior(inputs).double()
+        if plan.labelled is not None:
+            assert known is not None
+            losses = losses + plan.labelled.weight * plan.labelled.prior(inputs, known).double()
         if plan.registration is not None and self.consensus is not None:
             apart = (inputs - self.consensus[rows]).flatten(1).square().sum(1)
             if not plan.registration.squared:

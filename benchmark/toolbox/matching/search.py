@@ -18,6 +18,9 @@ _ADAM = Adam()
 Prior = Callable[[Tensor], Tensor]
 """Normalised images (trials, batch, channel, height, width) -> (trials,)."""
 
+LabelledPrior = Callable[[Tensor, Tensor], Tensor]
+"""The same images, and their labels (trials, batch) int64 -> (trials,)."""
+
 
 @dataclass(frozen=True)
 class Term:
@@ -32,6 +35,14 @@ class Term:
     weight: float
     prior: Prior
     schedule: Schedule = _THROUGHOUT
+
+
+@dataclass(frozen=True)
+class LabelledTerm:
+    """A prior of images whose labels are known, and its weight."""
+
+    weight: float
+    prior: LabelledPrior
 
 
 @dataclass(frozen=True)
@@ -68,6 +79,7 @@ class Search:
         schedule: factor on the learning rate.
         objective_schedule: factor on the objective.
         terms: priors added to it.
+        labelled: a prior that reads labels too; they must be given.
         restarts: searches a trial, each from its own start; the one with the least loss answers.
         start: standard deviation of the normal draw that a search starts from.
         noise: standard deviation of the noise added at each step, per unit of learning rate.
@@ -91,3 +103,9 @@ class Search:
     clamp: bool = False
     labels: Literal["given", "searched"] = "given"
     registration: Registration | None = None
+    labelled: LabelledTerm | None = None
+
+    @property
+    def reads_labels(self) -> bool:
+        """Whether it must be told the labels."""
+        return self.labels == "given" and not (self.objective is None and self.labelled is None)

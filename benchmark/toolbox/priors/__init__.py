@@ -1,4 +1,5 @@
 from benchmark.toolbox.priors.batchnorm import BatchNormStatistics
+from benchmark.toolbox.priors.classes import ClassLoss
 from benchmark.toolbox.priors.images import (
     EuclideanNorm,
     PatchBoundary,
@@ -8,6 +9,7 @@ from benchmark.toolbox.priors.registration import register
 
 __all__ = [
     "BatchNormStatistics",
+    "ClassLoss",
     "EuclideanNorm",
     "PatchBoundary",
     "TotalVariation",

@@ -11,12 +11,13 @@ correlation, not RANSAC-Flow; the number of restarts is not printed, here 2; few
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 from torch import Tensor
 
-from benchmark.api import Grant, ImageVictim, Observation
+from benchmark.api import Grant, ImageVictim, NotApplicable, Observation
 from benchmark.toolbox.labels import infer_labels, minimum_rule
 from benchmark.toolbox.matching import (
     Adam,
@@ -72,10 +73,11 @@ class GradViT(SearchAttack):
     def plan(self, seen: Observation) -> Search:
         victim = ImageVictim.of(seen.model)
         terms = [
-            Term(self.patch, PatchBoundary(victim.anatomy.patch)),
             Term(self.prior, EuclideanNorm()),
             Term(self.prior, TotalVariation("euclidean")),
         ]
+        with suppress(NotApplicable):  # a network without patches has no borders
+            terms.insert(0, Term(self.patch, PatchBoundary(victim.anatomy.patch)))
         if self.batch_norm:
             prior = BatchNormStatistics(seen.public_network, victim.mean, victim.std)
             terms.append(Term(self.batch_norm, prior, After(0.5 if self.scheduled else 0.0)))
