@@ -1,4 +1,4 @@
-"""DeepInversion (Yin et al., CVPR 2020), a control: what an image prior gives that knows the labels.
+"""DeepInversion (Yin et al., CVPR 2020), a control: an image prior that knows the labels.
 
 BatchNorm statistics of a public network, its loss of the classes, and total variation, by Adam;
 the weights of the authors' code, whose ImageNet script weighs the first layer tenfold. No gradient
