@@ -8,7 +8,10 @@ from benchmark.published import SUITES, chosen, load_ledger, published, publishe
 from benchmark.registry import Registry, exactly
 
 TABLES = {
-    "april": ["april-table-1", "april-table-2"],
+    "april": [
+        *("april-table-1", "april-table-2"),
+        *(f"april-figure-{i}" for i in (4, 5, 6, 7, 9, 10)),
+    ],
     "decepticons": [
         "decepticons-dropout",
         "decepticons-noisy-rows",

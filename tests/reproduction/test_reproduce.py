@@ -96,7 +96,7 @@ def test_no_table_is_wider_than_a_page(reproduce, tmp_path, suite):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["april-table-9"], "no published table 'april-table-9'; known: april, april-table-1"),
+        (["april-table-9"], "no published table 'april-table-9'; known: april, april-figure-10"),
         (["april", "--suite", "huge"], "--suite 'huge': wanted laptop or full"),
         (["april", "--all"], "--all beside names of tables: wanted one of them"),
     ],
