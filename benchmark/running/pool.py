@@ -92,21 +92,23 @@ class Pool:
     def _give(self) -> None:
         """Hand waiting cells to idle processes, to each one of what it holds already, if any."""
         for process in self._processes:
-            if process.task is None:
-                others = [each.task for each in self._processes if each.task]
-                free = self._free - sum(task.memory for task in others)
-                taken = [_shared(task.cell) for task in others]
-                for behind in sorted(
-                    self._waiting, key=lambda each: _strange(each, process.held, taken)
-                ):
-                    tasks = self._waiting[behind]
-                    fit = (task for task in tasks if not others or task.memory <= free)
-                    if (task := next(fit, None)) is not None:
-                        tasks.remove(task)
-                        if not tasks:
-                            del self._waiting[behind]
-                        process.give(task)
-                        break
+            if process.task is None and (task := self._next_for(process)) is not None:
+                process.give(task)
+
+    def _next_for(self, process: _Process) -> Task | None:
+        """Take the waiting cell that is least strange to a process, of those the memory is for."""
+        others = [each.task for each in self._processes if each.task]
+        free = self._free - sum(task.memory for task in others)
+        taken = [_shared(task.cell) for task in others]
+        for behind in sorted(self._waiting, key=lambda one: _strange(one, process.held, taken)):
+            tasks = self._waiting[behind]
+            for task in tasks:
+                if not others or task.memory <= free:
+                    tasks.remove(task)
+                    if not tasks:
+                        del self._waiting[behind]
+                    return task
+        return None
 
 
 def _shared(cell: Cell) -> Behind:
