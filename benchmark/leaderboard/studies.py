@@ -20,6 +20,7 @@ from benchmark.stats import LEAST_TRIALS, PRIOR
 
 _PANELS = 2  # beside one another
 _HEIGHT = 2.7  # inches of a panel
+_FITS = 45  # characters of names that stand side by side beneath a panel
 _COLOURS = ("#4184e4", "#e5534b", "#2da44e", "#bf8700", "#a475f9", "#cc6b2c")
 
 
@@ -94,8 +95,9 @@ def _draw(axes: Axes, study: Drawn) -> None:
         at: list[Any] = [places.index(x) for x in own] if named else own
         colour = INK if name == PRIOR else next(colours)
         means = [score.mean for score in scores]
-        style: Any = {"color": colour, "linestyle": ":" if name == PRIOR else "-", "linewidth": 1.2}
-        axes.plot(at, means, label=name, **style)
+        line = "" if named else ":" if name == PRIOR else "-"
+        style: Any = {"color": colour, "linestyle": line, "linewidth": 1.2}
+        axes.plot(at, means, label=name, marker="." if named else None, **style)
         for x, score in zip(at, scores, strict=True):
             face = colour if score.n >= LEAST_TRIALS else "none"
             axes.plot(x, score.mean, "o", color=colour, markerfacecolor=face, markersize=4)
@@ -104,7 +106,10 @@ def _draw(axes: Axes, study: Drawn) -> None:
     if study.curve.logarithmic and not named:
         axes.set_xscale("log")
     if named:
-        axes.set_xticks(range(len(places)), [str(x).replace(",", "\n") for x in places])
+        names = [str(x).replace(",", "\n") for x in places]
+        long = max(map(len, names)) * len(names) > _FITS
+        slanted: Any = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if long else {}
+        axes.set_xticks(range(len(places)), names, **slanted)
     elif len(places) < 8:
         axes.set_xticks([float(x) for x in places], [f"{x:g}" for x in places])
         axes.minorticks_off()
