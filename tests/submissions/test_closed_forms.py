@@ -54,6 +54,16 @@ def test_april_s_closed_form_is_not_applicable_behind_a_norm(quick):
     assert record.reason == "the first attention does not read the embeddings directly"
 
 
+def test_april_s_closed_form_goes_on_anywhere_if_it_is_told_to_and_reads_nothing_there(quick):
+    beyond = quick("quick_digits_b").run("april_closed_form,anywhere=True")
+    assert {record.status for record in beyond} == {"completed"}
+    assert max(record.metrics["psnr"] for record in beyond) < 12
+    within, plain = (
+        quick("quick_digits_a").run(f"april_closed_form{said}") for said in (",anywhere=True", "")
+    )
+    assert [one.metrics for one in within] == [one.metrics for one in plain]
+
+
 @pytest.mark.parametrize(
     ("defense", "ceiling"),
     [("fixed_position,encoding=sincos_2d", 30), ("narrow_width", 20)],

@@ -2,6 +2,9 @@
 
 The inputs of the first attention from the position gradient, then pixels by the pseudo-inverse of
 the patch embedding. Differences from the paper: the linear systems are solved in float64.
+
+Papers apply it to networks that normalise before their first attention, without a word on how:
+`anywhere=True` solves the same equations there, as they stand, outside of what they are proved for.
 """
 
 from __future__ import annotations
@@ -28,10 +31,13 @@ class AprilClosedForm(Attack):
 
     needs: ClassVar = frozenset({Grant.BATCH_SIZE})
 
+    anywhere: bool = False
+    """Whether it goes on where the first attention does not read the embeddings directly."""
+
     def applies(self, seen: Observation) -> None:
         parts = ImageVictim.of(seen.model).anatomy
         first = parts.blocks[0]
-        if first.attention_norm is not None or first.residual:
+        if not self.anywhere and (first.attention_norm is not None or first.residual):
             raise NotApplicable("the first attention does not read the embeddings directly")
         if parts.position not in seen.update:
             raise NotApplicable("the update holds no position gradient")
