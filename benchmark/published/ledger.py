@@ -13,6 +13,7 @@ from benchmark.errors import BenchmarkError
 from benchmark.metrics import METRICS, OF_INPUT
 from benchmark.protocol import protocol_files, utility_files
 from benchmark.published.settings import (
+    OF_TRAINING,
     SUITES,
     Answer,
     Answers,
@@ -30,6 +31,7 @@ _WANTED = {
     "records": ("protocol", "attack", "defense", "metric"),
     "accuracy": ("protocol", "defense"),
     "accuracy_lost": ("protocol", "defense", "baseline"),
+    "diagnostic": ("protocol", "defense", "metric"),
     "sent": ("protocol", "defense", "channels"),
 }
 
@@ -173,9 +175,9 @@ def _wrong(one: Published) -> str | None:
     for key in _WANTED[answer.measure]:
         if not getattr(answer, key):
             return f"wanted {key}, or what it needs"
-    if answer.protocol not in _protocols(trained=answer.measure.startswith("accuracy")):
+    if answer.protocol not in _protocols(trained=answer.measure in OF_TRAINING):
         return f"no protocol {answer.protocol!r}"
-    if answer.metric and answer.metric.removesuffix(OF_INPUT) not in METRICS:
+    if answer.measure == "records" and answer.metric.removesuffix(OF_INPUT) not in METRICS:
         return f"no metric {answer.metric!r}"
     if one.comparable and one.value.std is None and answer.tolerance is None:
         return "wanted a tolerance, for the number has no deviation"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from benchmark.contract import Update
 from benchmark.errors import PluginError, RecordError
 from benchmark.identity import harness_version
 from benchmark.manifest import Kind
-from benchmark.prices import Prices, present_key
+from benchmark.prices import Price, Prices, present_key
 from benchmark.protocol import Protocol, VisionProtocol, load_protocol, load_utility
 from benchmark.published.ledger import Published
 from benchmark.published.verdicts import NotRun, Ours
@@ -47,7 +48,7 @@ class Measured:
                 return self._recorded(one)
             case "sent":
                 return self._sent(one)
-            case "accuracy" | "accuracy_lost":
+            case "accuracy" | "accuracy_lost" | "diagnostic":
                 return self._trained(one)
 
     def protocol(self, name: str) -> Protocol:
@@ -133,20 +134,24 @@ class Measured:
 
     def _trained(self, one: Published) -> Ours | NotRun:
         answer = one.answer
-        of = self._accuracies(answer.protocol, answer.defense, answer.seeds)
-        scores = list(of.values())
-        if answer.measure == "accuracy_lost":
-            plain = self._accuracies(answer.protocol, answer.baseline, answer.seeds)
-            scores = [plain[seed] - right for seed, right in of.items() if seed in plain]
+        trained = self._trainings(answer.protocol, answer.defense, answer.seeds)
+        if answer.measure == "diagnostic":
+            scores = [price.diagnostics[answer.metric] for price in trained.values()]
+        else:
+            of = _percent(trained)
+            scores = list(of.values())
+            if answer.measure == "accuracy_lost":
+                plain = _percent(self._trainings(answer.protocol, answer.baseline, answer.seeds))
+                scores = [plain[seed] - right for seed, right in of.items() if seed in plain]
         return _told(one, np.array(scores)) if scores else NotRun("no trainings", due=True)
 
-    def _accuracies(self, name: str, label: str, seeds: tuple[int, ...] | None) -> dict[int, float]:
-        """Return the percentages by seed of the present protocol and versions."""
+    def _trainings(self, name: str, label: str, seeds: tuple[int, ...] | None) -> dict[int, Price]:
+        """Return by seed what was trained by the present protocol and versions."""
         protocol = load_utility(name)
         (defense,) = self._registry.find("defense", exactly(label))
         wanted = present_key(protocol, defense)
         return {
-            price.seed: 100 * price.accuracy
+            price.seed: price
             for key, price in self._prices.found.items()
             if key[:-1] == wanted and price.accuracy is not None
             if price.seed in (seeds or protocol.seeds)
@@ -164,6 +169,12 @@ class Measured:
         sent = defense.build().protect_update(whole, victim, PUBLIC.draws("published"))
         count = float(sum(each.numel() for each in sent.values())) * one.column.scale
         return Ours(count, None, count, 1, exact=True)
+
+
+def _percent(trained: Mapping[int, Price]) -> dict[int, float]:
+    return {
+        seed: 100 * price.accuracy for seed, price in trained.items() if price.accuracy is not None
+    }
 
 
 @cache

@@ -8,7 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
 from benchmark.published.values import Tolerance
 
-Measure = Literal["records", "accuracy", "accuracy_lost", "sent"]
+Measure = Literal["records", "accuracy", "accuracy_lost", "diagnostic", "sent"]
+OF_TRAINING: frozenset[Measure] = frozenset({"accuracy", "accuracy_lost", "diagnostic"})
+"""What is told of a model that was trained under a defense."""
 SuiteName = Literal["laptop", "full"]
 SUITES: tuple[SuiteName, SuiteName] = ("laptop", "full")
 
@@ -22,10 +24,11 @@ class Answer(_Frozen):
 
     measure: Measure = "records"
     """`records`: a metric's mean over a cell's trials. `accuracy`: in percent, of a model trained
-    under a defense. `accuracy_lost`: points by which it is below that under `baseline`. `sent`:
-    numbers in an update that a client sends under a defense."""
+    under a defense. `accuracy_lost`: points by which it is below that under `baseline`.
+    `diagnostic`: what `metric` names of that model, such as its `consistency`. `sent`: numbers in
+    an update that a client sends under a defense."""
     protocol: str = ""
-    """Of attacks; of `accuracy` and `accuracy_lost` a utility protocol."""
+    """Of attacks; of what is told of a trained model a utility protocol."""
     attack: str = ""
     """Its label, as records name it."""
     arguments: str = ""

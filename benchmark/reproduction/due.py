@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from benchmark.errors import PluginError
-from benchmark.published import Measured, Published
+from benchmark.published import OF_TRAINING, Measured, Published
 from benchmark.running.plan import Group, groups
 
 
@@ -58,7 +58,7 @@ def trainings(numbers: Iterable[Published]) -> list[Trainings]:
     found: dict[tuple[str, tuple[int, ...] | None], dict[str, None]] = {}
     for one in numbers:
         answer = one.answer
-        if answer.needs is not None or not answer.measure.startswith("accuracy"):
+        if answer.needs is not None or answer.measure not in OF_TRAINING:
             continue
         wanted = found.setdefault((answer.protocol, answer.seeds), {})
         wanted |= dict.fromkeys(filter(None, (answer.baseline, answer.defense)))

@@ -115,15 +115,17 @@ def _tolerances(numbers: Iterable[Published]) -> str:
 
 
 def _measured(ran: Sequence[Judged], links: Links, results: Path) -> str:
-    rows = []
+    rows, above = [], ("", "")
     for each in ran:
         one, better = each.one, "↑" if each.one.column.better == "higher" else "↓"
         unit = f", {one.column.unit}" if one.column.unit else ""
+        same = (one.row.name, one.attack) == above  # said once
+        above = one.row.name, one.attack
         rows.append(
             [
-                prose(one.row.name),
+                "" if same else prose(one.row.name),
                 f"{prose(one.column.name + unit)}{NBSP}{better}",
-                lines(one.attack) if one.attack else DASH,
+                "" if same else lines(one.attack) if one.attack else DASH,
                 prose(one.value.text).replace(" ± ", f"{NBSP}±{NBSP}"),
                 _linked(each, links, results),
                 difference(each),

@@ -41,11 +41,13 @@ def test_table_is_run_judged_and_written_and_not_run_again(reproduce, tmp_path):
     ended = reproduce("encrypted-vit-figure-3")
     assert ended.code == 0
     assert "12 records written" in ended.out
-    lines = [line.split() for line in ended.out.splitlines() if line.endswith(("reproduced ",))]
-    assert [line[-1] for line in lines] == ["reproduced", "reproduced"]
+    lines = [line.rstrip() for line in ended.out.splitlines()]
+    told = [line.endswith("not reproduced") for line in lines if line.endswith(" reproduced")]
+    assert told == [False, False, True]
     page = (tmp_path / "page.md").read_bytes()
     section = page.decode().partition("### encrypted-vit-figure-3")[2]
-    assert section.partition("###")[0].count("**reproduced**") == 2
+    section = section.partition("###")[0]
+    assert (section.count("**reproduced**"), section.count("**not reproduced**")) == (2, 1)
     again = reproduce("encrypted-vit-figure-3")
     assert "records written" not in again.out
     assert (tmp_path / "page.md").read_bytes() == page
@@ -54,7 +56,7 @@ def test_table_is_run_judged_and_written_and_not_run_again(reproduce, tmp_path):
 def test_plan_says_what_is_due_and_writes_nothing(reproduce, tmp_path):
     ended = reproduce("encrypted_vit", "--plan")
     assert ended.code == 0
-    assert "2 cells due with 24 trials" in ended.out
+    assert "3 cells due with 36 trials" in ended.out
     assert "digits_small_b: 2 defenses, 20 trainings due" in ended.out
     assert not list(tmp_path.iterdir())
 
