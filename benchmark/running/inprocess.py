@@ -20,6 +20,7 @@ from types import FrameType
 
 import torch
 from torch import Tensor
+from torch._C import _len_torch_function_stack, _pop_torch_function_stack
 
 from benchmark.contract import (
     Attack,
@@ -160,7 +161,7 @@ def _together(attack: Attack, stack: Stack, tells: bool) -> list[Outcome]:
     kind: FailureKind = "invalid_answer"
     started = time.perf_counter()
     try:
-        with _wall_clock(limit * len(stack)):
+        with _torch_kept(), _wall_clock(limit * len(stack)):
             answers = attack.reconstruct_stack(stack)
         reason = _broken_contract(answers, stack)
     except OutOfTime:
@@ -197,6 +198,18 @@ def modes_kept(stack: Stack) -> Iterator[None]:
             parameter.requires_grad_(requires_grad)
         for module, training in modes:
             module.training = training
+
+
+@contextmanager
+def _torch_kept() -> Iterator[None]:
+    """Leave torch's modes as they were: the limit may strike where one is about to be left."""
+    enabled, entered = torch.is_grad_enabled(), _len_torch_function_stack()
+    try:
+        yield
+    finally:
+        while _len_torch_function_stack() > entered:
+            _pop_torch_function_stack()
+        torch.set_grad_enabled(enabled)
 
 
 @contextmanager

@@ -26,13 +26,16 @@ class Tolerance:
         return abs(recorded - again) <= max(self.absolute, self.relative * size)
 
 
-_ERROR = Tolerance(1e-6, 0.025)
-"""A mean squared error; 1e-6 is that of 60 dB, beyond which rounding is most of what is left."""
+_ERROR = Tolerance(1e-6, 0.05)
+"""A mean squared error; 1e-6 is that of 60 dB, beyond which rounding is most of what is left. Total
+variation of a noisy photograph moved it by 4 % between two processors."""
 _SHARE = Tolerance(1e-9)
 """A share of tokens or labels: they are the same or they are not."""
-_SSIM_LOW, _LOW = Tolerance(0.01), 0.5
-"""Of images that are not read: where little is determined, kernels moved it by 7e-3."""
-_PSNR_BELOW, _PSNR_ABOVE, _EXACT = Tolerance(0.1), Tolerance(12.0), 60.0
+_SSIM_LOW, _LOW = Tolerance(0.03), 0.7
+"""Of images that are not read: where little is determined, as of four images by a form for one,
+kernels moved it by 0.022, and PSNR by 0.21 dB."""
+_PSNR_UNREAD, _UNREAD = Tolerance(0.3), 20.0
+_PSNR_BELOW, _PSNR_ABOVE, _EXACT = Tolerance(0.2), Tolerance(12.0), 60.0
 _PSNR_ERROR = Tolerance(1e-7)
 """The same as a mean squared error: 0.4 dB at 60, where 16 bits round one way or the other."""
 TOLERANCES = {
@@ -40,7 +43,7 @@ TOLERANCES = {
     # photograph by 8e-4 between one thread and two.
     "ssim": Tolerance(1e-3),
     "mse": _ERROR,
-    "normalised_mse": Tolerance(1e-5, 0.025),
+    "normalised_mse": Tolerance(1e-5, 0.05),
     "fft2d": _ERROR,
     "lpips": Tolerance(1e-3),
     "lpips_vgg": Tolerance(1e-3),
@@ -77,9 +80,11 @@ def allowed(metric: str, recorded: float | None, again: float | None) -> bool:
     if recorded is None or again is None:
         return recorded is again
     metric = metric.removesuffix(OF_INPUT)
-    if metric == "psnr":  # 0.1 dB below 60 dB; above, the size of rounding itself, fourfold
+    if metric == "psnr":  # 0.2 dB below 60 dB; above, the size of rounding itself, fourfold
         if min(recorded, again) >= _EXACT:
             return _PSNR_ABOVE.allows(recorded, again)
+        if max(recorded, again) < _UNREAD:
+            return _PSNR_UNREAD.allows(recorded, again)
         errors = (10 ** (-number / 10) for number in (recorded, again))
         return _PSNR_BELOW.allows(recorded, again) or _PSNR_ERROR.allows(*errors)
     if metric == "ssim" and max(recorded, again) < _LOW:

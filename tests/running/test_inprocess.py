@@ -3,6 +3,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 from benchmark.contract import Attack, Reconstruction
 from benchmark.running.inprocess import OutOfTime, attempt
@@ -41,6 +42,23 @@ class Answers(Draws):
 
 def images(outcomes):
     return torch.stack([outcome.reconstruction.images for outcome in outcomes])
+
+
+def test_mode_of_torch_that_an_attack_never_left_is_left_for_it(bench, seen_by):
+    class Stays(Draws):
+        def reconstruct(self, seen):
+            torch.set_grad_enabled(False)
+            Watching().__enter__()
+            raise OutOfTime
+
+    class Watching(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            raise AssertionError(f"{func} is watched")
+
+    outcomes = attempt(Stays(), seen_by(bench(), "random"))
+    assert [outcome.status for outcome in outcomes] == ["timed_out"] * 2
+    assert torch.is_grad_enabled()
+    assert torch.ones(2).sum() == 2
 
 
 def test_failed_stack_is_run_again_trial_by_trial_on_the_same_draws(bench, seen_by):
