@@ -106,7 +106,7 @@ def _draw(axes: Axes, study: Drawn) -> None:
     if study.curve.logarithmic and not named:
         axes.set_xscale("log")
     if named:
-        names = [str(x).replace(",", "\n") for x in places]
+        names = [str(x).rpartition("/")[2].replace(",", "\n") for x in places]
         long = max(map(len, names)) * len(names) > _FITS
         slanted: Any = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if long else {}
         axes.set_xticks(range(len(places)), names, **slanted)
