@@ -47,8 +47,8 @@ READING = """\
 - `131.2 [129.4, 133.1]` is a mean over trials with its 95 % bootstrap interval; of under ten \
 trials no interval is told, their number stands behind, `131.2 (4)`, and nothing is ranked. A \
 crashed or timed-out trial counts with the score of the prior alone ({failed} of {trials:,} trials).
-- **First in** 3 of 4: the attack ranks in four protocols where nothing defends, and in three of \
-them it tells more than the prior alone and no attack is better. \
+- **First in** 3 of 4: the attack ranks in four protocols where nothing defends and another ranks \
+too, and in three of them it tells more than the prior alone and no attack is better. \
 A rank is one more than the attacks that are better on the same trials, \
 by sign flips of the paired differences; of all pairs of a ranking called different, at most 5 % \
 are expected to be so by chance (Benjamini-Hochberg).

@@ -93,6 +93,19 @@ class ThreatGroup:
         return f"{self.metric} ({unit})" if unit else self.metric
 
     @cached_property
+    def contested(self) -> ThreatGroup:
+        """Its protocols in which several methods are ranked; all of them where there is none.
+
+        A study may run one alone, which is then first, and says nothing of the others.
+        """
+        own = [
+            section
+            for section in self.sections
+            if len({method(place.attack) for place in section.undefended.places}) > 1
+        ]
+        return ThreatGroup(own or self.sections, self.metric)
+
+    @cached_property
     def methods(self) -> list[str]:
         """Every method that scored undefended, from the one that is first most often."""
         names = {

@@ -44,13 +44,14 @@ def glance(found: Iterable[ThreatGroup], lost: holding.Lost, links: Links) -> st
     """
     rows = []
     for group in found:
-        if ranked := _ranked(group):
-            middle = holding.middle(_enough(group, ranked[0]))
+        contested = group.contested
+        if ranked := _ranked(contested):
+            middle = holding.middle(_enough(contested, ranked[0]))
             prior = group.undefended(middle.section, PRIOR)
             rows.append(
                 [
                     heading(group),
-                    _first(group, ranked[0]),
+                    _first(contested, ranked[0]),
                     middle.bracketed(links),
                     DASH if prior is None else prior.linked(links),
                     holding.best(group, lost, links),
@@ -77,6 +78,7 @@ def _enough(group: ThreatGroup, name: str) -> list[Scored]:
 
 def attacks(group: ThreatGroup, links: Links, notes: Footnotes) -> str:
     """Return the strongest methods where nothing defends, and which could not be ranked."""
+    whole, group = group, group.contested
     ranked = _ranked(group)
     rows = []
     searches = any(_rated(group, name) for name in ranked[:MOST_METHODS])
@@ -97,7 +99,7 @@ def attacks(group: ThreatGroup, links: Links, notes: Footnotes) -> str:
     headers = ["Attack", "First in", "Median protocol", "All", "Reads", "Gradients"]
     headers += ["Rate"] if searches else []
     table = [grid(headers, rows)] if rows else []
-    told = [*_unequal(group), *_unranked(group, ranked, notes), *_claims(group)]
+    told = [*_unequal(group), *_unranked(whole, _ranked(whole), notes), *_claims(whole)]
     return "\n\n".join([*table, *told])
 
 

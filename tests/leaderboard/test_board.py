@@ -48,6 +48,16 @@ def test_board_opens_with_the_strongest_attack_of_a_threat_model_and_its_interva
     assert row["Best defense"] == f"{NOISE}, holds in 0 of 1"
 
 
+def test_attack_is_not_first_where_it_runs_alone(full):
+    full.protocol("study").cell("mine", *near(90), protocol="study")
+    full.cell("prior_only", *near(10), protocol="study", control=True)
+    rows = table(full.text(), "Attack")
+    assert {name: row["First in"] for name, row in rows.items()} == {
+        "yours": "1 of 1",
+        "mine": "0 of 1",
+    }
+
+
 def test_defense_is_told_by_its_worst_case_and_by_whether_it_holds(full):
     full.cell("mine", *near(10.1), defense="mjp").cell(
         "prior_only", *near(10), defense="mjp", control=True
