@@ -78,28 +78,28 @@ def _enough(group: ThreatGroup, name: str) -> list[Scored]:
 
 def attacks(group: ThreatGroup, links: Links, notes: Footnotes) -> str:
     """Return the strongest methods where nothing defends, and which could not be ranked."""
-    whole, group = group, group.contested
-    ranked = _ranked(group)
+    contested = group.contested
+    ranked = _ranked(contested)
     rows = []
-    searches = any(_rated(group, name) for name in ranked[:MOST_METHODS])
+    searches = any(_rated(contested, name) for name in ranked[:MOST_METHODS])
     for name in ranked[:MOST_METHODS]:
-        scored = _enough(group, name)
+        scored = _enough(contested, name)
         section, attack = scored[-1].section, scored[-1].cell.attack
         rows.append(
             [
                 code(name) + _mark(group, name, notes),
-                group.first_in(name),
+                contested.first_in(name),
                 holding.middle(scored).bracketed(links),
-                group.span(scored, links) if len(scored) > 1 else DASH,
+                contested.span(scored, links) if len(scored) > 1 else DASH,
                 reads(section, attack),
                 gradients(section, attack),
-                *([_rates(group, name, links)] if searches else []),
+                *([_rates(contested, name, links)] if searches else []),
             ]
         )
     headers = ["Attack", "First in", "Median protocol", "All", "Reads", "Gradients"]
     headers += ["Rate"] if searches else []
     table = [grid(headers, rows)] if rows else []
-    told = [*_unequal(group), *_unranked(whole, _ranked(whole), notes), *_claims(whole)]
+    told = [*_unequal(contested), *_unranked(group, _ranked(group), notes), *_claims(group)]
     return "\n\n".join([*table, *told])
 
 
