@@ -1,9 +1,10 @@
 from benchmark.federation.canaries import canary_images, canary_text
 from benchmark.federation.client import Client, fedsgd
 from benchmark.federation.draws import draw_images, draw_text
-from benchmark.federation.rounds import DefendedRound, Round
+from benchmark.federation.rounds import KEPT_BYTES, DefendedRound, Round
 
 __all__ = [
+    "KEPT_BYTES",
     "Client",
     "DefendedRound",
     "Round",

@@ -7,7 +7,6 @@ defense that leaves model and batch alone shares the undefended gradient too.
 from __future__ import annotations
 
 import copy
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache, partial
@@ -23,7 +22,8 @@ from benchmark.seeds import PUBLIC, Key, generator
 
 _CLIENT = Client()
 _KEPT_TRUTHS = 32  # private batches held in memory, those of a stack
-_KEPT_BYTES = 3 * 2**29  # updates held in memory at a time, each of the two caches
+KEPT_BYTES = 3 * 2**29
+"""Updates that a round holds in memory at a time, and as many again of a defense before it."""
 
 
 class Round:
@@ -49,7 +49,9 @@ class Round:
     ) -> None:
         self.name, self.seed, self.victim, self.truths = name, seed, victim, truths
         self.client, self.answers = client, answers
-        self._updates = _Kept()
+        self.kept_bytes = KEPT_BYTES
+        """What the updates held may take; who has memory to spare may raise it."""
+        self._updates = _Kept(self)
         self.truth = lru_cache(_KEPT_TRUTHS)(truths.__getitem__)
         """Returns the private batch of a trial; pictures are decoded when asked for."""
 
@@ -126,7 +128,7 @@ class DefendedRound:
 
     def __init__(self, plain: Round, defense: Defense, label: str, key: Key = PUBLIC) -> None:
         self.plain, self.defense, self.label, self.key = plain, defense, label, key
-        self._updates = _Kept()
+        self._updates = _Kept(plain)
 
     @cached_property
     def model(self) -> Victim:
@@ -263,10 +265,17 @@ def _is_a(kind: type, hook: str, made: Any) -> Any:  # noqa: ANN401  (of that ki
     return made
 
 
-class _Kept(OrderedDict[tuple[int, int], Update]):
-    """Updates by trial and round; the oldest goes when there is no room, and is computed again."""
+class _Kept(dict[tuple[int, int], Update]):
+    """Updates by trial and round; who finds no room is computed again.
+
+    Every attack asks for the trials in one order. So the one before the newest goes: were it the
+    oldest, as many as do not fit at once would all be computed again for each attack.
+    """
+
+    def __init__(self, plain: Round) -> None:
+        self._plain = plain
 
     def __setitem__(self, place: tuple[int, int], update: Update) -> None:
         super().__setitem__(place, update)
-        while len(self) > 1 and sum(kept.nbytes for kept in self.values()) > _KEPT_BYTES:
-            self.popitem(last=False)
+        while len(self) > 1 and sum(kept.nbytes for kept in self.values()) > self._plain.kept_bytes:
+            del self[list(self)[-2]]

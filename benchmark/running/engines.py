@@ -13,7 +13,7 @@ from benchmark.registry import Submission
 from benchmark.running.engine import Engine, Inline
 from benchmark.running.heard import Heard
 from benchmark.running.making import Maker, Terms
-from benchmark.running.needs import memory_of, room, sharing
+from benchmark.running.needs import kept_bytes, memory_of, room, sharing
 from benchmark.running.order import Order
 from benchmark.running.pool import Pool
 from benchmark.running.provenance import provenance
@@ -55,12 +55,13 @@ def engine_of(
         heard: takes what submissions say in this process.
         stack: ends what the engine starts.
     """
-    terms = Terms(str(device), order.mirror, key, order.isolate, order.trust)
     gpus = torch.cuda.device_count() if device.type == "cuda" else 0
     due = list(due)
     per_gpu = order.per_gpu or sharing(due, order.results, device)
     jobs = order.jobs or room(due, order.results, gpus=gpus, per_gpu=per_gpu)
     threads = max(1, torch.get_num_threads() // jobs)
+    kept = kept_bytes(due, order.results, device, jobs)
+    terms = Terms(str(device), order.mirror, key, order.isolate, order.trust, kept)
 
     def needed(cell: Cell) -> int:
         return memory_of(cell, order.results)
@@ -82,5 +83,6 @@ def engine_of(
             mirror=order.mirror,
             key=key,
             heard=heard,
+            kept_bytes=kept,
         )
     )

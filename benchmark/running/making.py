@@ -17,7 +17,7 @@ import torch
 
 from benchmark.cell import Cell, run_cell
 from benchmark.errors import BenchmarkError, DataUnavailable
-from benchmark.federation import DefendedRound, Round
+from benchmark.federation import KEPT_BYTES, DefendedRound, Round
 from benchmark.protocol import Protocol
 from benchmark.records import Provenance, Record
 from benchmark.registry import Submission
@@ -40,6 +40,7 @@ class Terms:
     key: Key
     isolate: bool
     trust: bool
+    kept_bytes: int = KEPT_BYTES
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class Maker:
         key: what clients draw in secret hangs on it.
         heard: takes what submissions say.
         guard: puts a wall round a defense, where that has none yet.
+        kept_bytes: what the updates that a round holds may take, and again those of a defense.
     """
 
     def __init__(
@@ -86,10 +88,12 @@ class Maker:
         key: Key = PUBLIC,
         heard: Heard | None = None,
         guard: Callable[[Submission], Submission] | None = None,
+        kept_bytes: int = KEPT_BYTES,
     ) -> None:
         self._worker_of, self._provenance = worker_of, provenance
         self._heard, self._guard = heard or Heard(), guard
         self._device, self._mirror, self._key = device, mirror, key
+        self._kept_bytes = kept_bytes
         self._forget()
 
     @staticmethod
@@ -106,6 +110,7 @@ class Maker:
             device=device,
             mirror=terms.mirror,
             key=terms.key,
+            kept_bytes=terms.kept_bytes,
         )
 
     def make(self, cell: Cell, trials: Sequence[int]) -> Iterator[Made]:
@@ -162,11 +167,13 @@ class Maker:
         key = round_key(self._key, cell.protocol, cell.defense.label)
         if self._round is None or self._round[0] != (cell.seed, key):
             self._round = self._behind = None  # free the old victim before the next is made
-            self._round = (cell.seed, key), self._setting(cell.protocol).round(cell.seed, key)
+            made = self._setting(cell.protocol).round(cell.seed, key)
+            made.kept_bytes = self._kept_bytes
+            self._round = (cell.seed, key), made
         label = cell.defense.label
         if self._behind is None or self._behind[0] != label:
-            made = DefendedRound(self._round[1], cell.defense.build(), label, self._key)
-            self._behind = label, made
+            behind = DefendedRound(self._round[1], cell.defense.build(), label, self._key)
+            self._behind = label, behind
         return self._behind[1]
 
 

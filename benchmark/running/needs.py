@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from benchmark.cell import Cell
+from benchmark.federation import KEPT_BYTES
 from benchmark.records import known
 from benchmark.running.limits import machine_bytes
 from benchmark.running.plan import file_of_cell
@@ -63,6 +64,21 @@ def room(cells: Iterable[Cell], results: Path, *, gpus: int, per_gpu: int) -> in
         gpus: of this machine, if cells are made on them.
         per_gpu: processes that share one.
     """
-    most = max((memory_of(cell, results) for cell in cells), default=_BESIDE)
+    most = _most(cells, results)
     fit = max(1, free_bytes() // most)
     return min(fit, gpus * per_gpu if gpus else torch.get_num_threads())
+
+
+def kept_bytes(cells: Iterable[Cell], results: Path, device: torch.device, jobs: int) -> int:
+    """Return what the updates that a process holds may take, so that attacks share them.
+
+    Two caches take two thirds of the memory that so many processes leave free; on a GPU, whose
+    memory is dear, no more than a round takes by itself.
+    """
+    if device.type == "cuda":
+        return KEPT_BYTES
+    return max(KEPT_BYTES, (free_bytes() // jobs - _most(cells, results)) // 3)
+
+
+def _most(cells: Iterable[Cell], results: Path) -> int:
+    return max((memory_of(cell, results) for cell in cells), default=_BESIDE)

@@ -5,7 +5,7 @@ import torch
 from benchmark.contract import Defense, ImageBatch, Update
 from benchmark.data import load_images
 from benchmark.errors import DefenseError, PluginError, ProtocolError
-from benchmark.federation import DefendedRound, Round, draw_images, fedsgd, rounds
+from benchmark.federation import DefendedRound, Round, draw_images, fedsgd
 from benchmark.seeds import PUBLIC, Key
 
 SMALL = {"width": 32, "depth": 1}
@@ -71,14 +71,22 @@ def test_update_is_the_client_s_and_computed_once(make_round):
     assert not same(plain.update(0), plain.update(1))
 
 
-def test_update_that_was_dropped_for_room_is_computed_again_the_same(make_round, monkeypatch):
+def test_update_that_was_dropped_for_room_is_computed_again_the_same(make_round):
     plain = make_round()
     first = plain.update(0)
-    monkeypatch.setattr(rounds, "_KEPT_BYTES", first.nbytes)
+    plain.kept_bytes = first.nbytes
     plain.update(1)
     again = plain.update(0)
     assert again is not first
     assert same(again, first)
+
+
+def test_updates_that_fit_are_shared_by_who_asks_in_the_same_order(make_round):
+    plain = make_round()
+    plain.kept_bytes = 2 * plain.update(0).nbytes
+    once = [plain.update(trial) for trial in range(3)]
+    again = [plain.update(trial) for trial in range(3)]
+    assert [a is b for a, b in zip(once, again, strict=True)] == [True, False, False]
 
 
 def test_no_defense_shares_victim_and_update(make_round):

@@ -5,10 +5,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from benchmark.federation import KEPT_BYTES
 from benchmark.records import append, file_of, read_folder
 from benchmark.running.engine import Ended
 from benchmark.running.making import Made, Terms
-from benchmark.running.needs import memory_of, room, sharing
+from benchmark.running.needs import kept_bytes, memory_of, room, sharing
 from benchmark.running.pool import Pool, _strange
 from benchmark.running.process import Child
 from benchmark.running.wall import trouble
@@ -183,3 +184,14 @@ def test_other_peoples_code_stays_behind_the_wall(tiny, plugin, gradleak, tmp_pa
     assert ended.code == 0
     walls = {(r.attack, r.status, r.provenance.wall) for r in read_folder(tmp_path / "r").records}
     assert walls == {("mine", "completed", "bubblewrap"), ("random", "completed", None)}
+
+
+def test_updates_may_take_two_thirds_of_what_processes_leave_free(monkeypatch, bench, tmp_path):
+    cells = [bench().cell("random")]
+    most = memory_of(cells[0], tmp_path)
+    monkeypatch.setattr("benchmark.running.needs.free_bytes", lambda: 24 * 2**30)
+    cpu = torch.device("cpu")
+    assert kept_bytes(cells, tmp_path, cpu, 1) == (24 * 2**30 - most) // 3
+    assert kept_bytes(cells, tmp_path, cpu, 2) == (12 * 2**30 - most) // 3
+    assert kept_bytes(cells, tmp_path, cpu, 9) == KEPT_BYTES
+    assert kept_bytes(cells, tmp_path, torch.device("cuda"), 1) == KEPT_BYTES
