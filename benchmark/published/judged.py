@@ -42,11 +42,14 @@ def judged(numbers: Iterable[Published], measured: Measured) -> list[Judged]:
     found = [(one, measured.ours(one)) for one in numbers]
     columns: dict[tuple[str, str], list[tuple[Published, Pair]]] = {}
     for one, ours in found:
-        columns.setdefault((one.table, one.column.name), []).append((one, (one.value, ours)))
+        column = columns.setdefault((one.table, one.column.name), [])
+        if one.row.again is None:
+            column.append((one, (one.value, ours)))
     made = []
     for one, ours in found:
         column = columns[one.table, one.column.name]
-        others = [pair for other, pair in column if other is not one]
+        mine = one.row.again or one.row.name
+        others = [pair for other, pair in column if other.row.name != mine]
         verdict = judge(
             one.value,
             ours,
@@ -59,9 +62,16 @@ def judged(numbers: Iterable[Published], measured: Measured) -> list[Judged]:
     return made
 
 
+def counted(found: Iterable[Judged]) -> list[Judged]:
+    """Return the published numbers without those told once more beside another attack."""
+    return [each for each in found if each.one.row.again is None]
+
+
 def ranked(column: Iterable[Judged]) -> Ranked | None:
     """Return the order of one column's rows; None where under two rows can be compared."""
-    found = [(each.one, (each.one.value, each.ours)) for each in column]
+    found = [
+        (each.one, (each.one.value, each.ours)) for each in column if each.one.row.again is None
+    ]
     agrees = order([pair for _, pair in found])
     if agrees is None:
         return None

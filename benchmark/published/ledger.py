@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import zip_longest
 from pathlib import Path
 
 from benchmark.documents import Document, Keys, read_document
@@ -160,6 +161,11 @@ def _check(document: Document, name: str, table: Table) -> None:
         if len(row.values) != len(table.columns):
             said = f"{row.name}: {len(row.values)} values of {len(table.columns)} columns"
             raise document.wrong(("tables", name, "rows", i), said)
+        if row.again is not None:
+            own = next((one.values for one in table.rows[:i] if one.name == row.again), ())
+            if any(mine not in (None, theirs) for mine, theirs in zip_longest(row.values, own)):
+                said = f"{row.name}: its numbers are not those of {row.again!r} above it"
+                raise document.wrong(("tables", name, "rows", i, "again"), said)
         for column in row.cells.keys() - {column.name for column in table.columns}:
             said = f"{row.name}: no column {column!r}"
             raise document.wrong(("tables", name, "rows", i, "cells", column), said)

@@ -80,6 +80,9 @@ class Row(_Frozen):
 
     name: str
     values: tuple[str | int | float | None, ...]
+    again: str | None = None
+    """The row whose numbers these are, once more beside another attack: it stands in no order, and
+    is counted as no published number."""
     answer: Answers = Answers()
     cells: dict[str, Answers] = {}
     """What is said of single numbers, by column."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmark.leaderboard.markdown import DASH, NBSP, Links, code, grid, lines, prose
 from benchmark.published import NotRun, Published, SuiteName
-from benchmark.published.judged import Judged, ranked
+from benchmark.published.judged import Judged, counted, ranked
 from benchmark.records.files import file_of
 from benchmark.reproduction.numbers import difference, ours, trials
 from benchmark.reproduction.terminal import KINDS
@@ -27,7 +27,8 @@ side that the paper calls better). **Order reproduced**: neither, but the row st
 other measured row of its column as in the paper. **Not reproduced**: none of these. **Under \
 budget**: none, by a search that spent fewer gradients than the paper's, with the share. **Too few \
 trials**: under ten. A verdict is computed anew each time, and can get worse. Orders name the best \
-row first. Differences are in the paper's standard deviations (std) where it prints one, else in \
+row first; a row that is told again, beside another attack, stands in none and is not counted \
+above. Differences are in the paper's standard deviations (std) where it prints one, else in \
 its unit."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -53,7 +54,7 @@ def page(found: Sequence[Judged], suite: SuiteName, results: Path, output: Path)
 
 def _opening(found: Sequence[Judged], suite: SuiteName) -> str:
     papers = len({each.one.paper.name for each in found})
-    return OPENING.format(papers=papers, numbers=len(found), suite=suite)
+    return OPENING.format(papers=papers, numbers=len(counted(found)), suite=suite)
 
 
 def _by(found: Iterable[Judged], key: Callable[[Judged], str]) -> list[tuple[str, list[Judged]]]:
@@ -68,7 +69,8 @@ def _summary(found: Sequence[Judged]) -> str:
     return grid(["Paper", "Numbers", *(kind.capitalize() for kind in KINDS)], rows)
 
 
-def _counts(own: Sequence[Judged]) -> list[str]:
+def _counts(found: Sequence[Judged]) -> list[str]:
+    own = counted(found)
     counts = Counter(each.verdict.kind for each in own)
     return [str(len(own)), *(str(counts[kind] or DASH) for kind in KINDS)]
 
@@ -139,7 +141,7 @@ def _measured(ran: Sequence[Judged], links: Links, results: Path) -> str:
 
 def _verdict(each: Judged) -> str:
     detail = f": {prose(each.verdict.detail)}" if each.verdict.detail else ""
-    return f"**{each.verdict.kind}**{detail}"
+    return f"{each.verdict.kind}{detail}"
 
 
 def _linked(each: Judged, links: Links, results: Path) -> str:
@@ -153,19 +155,28 @@ def _linked(each: Judged, links: Links, results: Path) -> str:
 
 def _orders(ran: Sequence[Judged]) -> str:
     """Return a line for each column whose rows can be compared."""
-    names = dict.fromkeys(each.one.column.name for each in ran)
+    names, letters = dict.fromkeys(each.one.column.name for each in ran), _lettered(ran)
     told = []
     for name in names:
         found = ranked(each for each in ran if each.one.column.name == name)
         if found is not None:
             word = "reproduced" if found.reproduced else "not reproduced"
-            other = "" if found.reproduced else f"; ours {_rows(found.ours)}"
-            told.append(f"- Order of {prose(name)}, **{word}**: {_rows(found.published)}{other}.")
+            other = "" if found.reproduced else f"; ours {_rows(found.ours, letters)}"
+            published = _rows(found.published, letters)
+            told.append(f"- Order of {prose(name)}, **{word}**: {published}{other}.")
     return "\n".join(told)
 
 
-def _rows(ordered: Iterable[Iterable[str]]) -> str:
-    return ", ".join(" = ".join(map(prose, equal)) for equal in ordered)
+def _lettered(ran: Sequence[Judged]) -> bool:
+    """Tell whether every row has a letter before its name, as in `A: DeiT`."""
+    return all(each.one.row.name[1:3] == ": " for each in ran)
+
+
+def _rows(ordered: Iterable[Iterable[str]], letters: bool) -> str:
+    def told(name: str) -> str:
+        return name[0] if letters else prose(name)
+
+    return ", ".join(" = ".join(map(told, equal)) for equal in ordered)
 
 
 def _unmeasured(left: Sequence[Judged]) -> list[str]:

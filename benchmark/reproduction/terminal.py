@@ -8,7 +8,7 @@ from typing import get_args
 
 from rich.table import Table
 
-from benchmark.published.judged import Judged
+from benchmark.published.judged import Judged, counted
 from benchmark.published.verdicts import Kind
 from benchmark.reproduction.numbers import difference, ours, trials
 
@@ -30,7 +30,7 @@ def told(found: Sequence[Judged], *, detailed: bool) -> Iterator[Table]:
 def _counts(tables: dict[str, list[Judged]]) -> Table:
     made = Table("table", *KINDS, box=None, header_style="bold")
     for name, own in tables.items():
-        counts = Counter(each.verdict.kind for each in own)
+        counts = Counter(each.verdict.kind for each in counted(own))
         made.add_row(name, *(str(counts[kind] or "") for kind in KINDS))
     return made
 

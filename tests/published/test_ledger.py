@@ -156,6 +156,7 @@ def test_differences_of_table_column_and_row_add_up(small):
         ({}, {"answer": {}}, "prior, PSNR: wanted attack, or what it needs"),
         ({}, {"answer": {"attack": "random", "protocol": "none_such"}}, "no protocol 'none_such'"),
         ({}, {"answer": {"attack": "random", "metric": "beauty"}}, "no metric 'beauty'"),
+        ({}, {"again": "prior"}, "prior: its numbers are not those of 'prior' above it"),
         ({}, {"cells": {"SSIM": {}}}, "prior: no column 'SSIM'"),
         ({"better": "left"}, {}, "better"),
         ({"colour": "red"}, {}, "unknown key 'tables.small-table-1.columns.0.colour'"),
