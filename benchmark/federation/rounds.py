@@ -49,11 +49,18 @@ class Round:
     ) -> None:
         self.name, self.seed, self.victim, self.truths = name, seed, victim, truths
         self.client, self.answers = client, answers
-        self.kept_bytes = KEPT_BYTES
-        """What the updates held may take; who has memory to spare may raise it."""
-        self._updates = _Kept(self)
+        self._updates = _Kept(KEPT_BYTES)
         self.truth = lru_cache(_KEPT_TRUTHS)(truths.__getitem__)
         """Returns the private batch of a trial; pictures are decoded when asked for."""
+
+    @property
+    def kept_bytes(self) -> int:
+        """What the updates held may take; who has memory to spare may raise it."""
+        return self._updates.most
+
+    @kept_bytes.setter
+    def kept_bytes(self, most: int) -> None:
+        self._updates.most = most
 
     def update(self, trial: int, answer: int = 0) -> Update:
         """Return an undefended update of a trial's batch."""
@@ -113,7 +120,9 @@ class Round:
                     f"{tuple(weight.shape)} of {weight.dtype}"
                 )
             weight.data.copy_(sent)
-        return Round(self.name, self.seed, victim, self.truths, self.client, self.answers)
+        made = Round(self.name, self.seed, victim, self.truths, self.client, self.answers)
+        made.kept_bytes = 0  # no other attack sends these parameters, and asks for these updates
+        return made
 
 
 class DefendedRound:
@@ -128,7 +137,7 @@ class DefendedRound:
 
     def __init__(self, plain: Round, defense: Defense, label: str, key: Key = PUBLIC) -> None:
         self.plain, self.defense, self.label, self.key = plain, defense, label, key
-        self._updates = _Kept(plain)
+        self._updates = _Kept(plain.kept_bytes)
 
     @cached_property
     def model(self) -> Victim:
@@ -272,10 +281,10 @@ class _Kept(dict[tuple[int, int], Update]):
     oldest, as many as do not fit at once would all be computed again for each attack.
     """
 
-    def __init__(self, plain: Round) -> None:
-        self._plain = plain
+    def __init__(self, most: int) -> None:
+        self.most = most  # a number, not its round: a ring of references outlives its last user
 
     def __setitem__(self, place: tuple[int, int], update: Update) -> None:
         super().__setitem__(place, update)
-        while len(self) > 1 and sum(kept.nbytes for kept in self.values()) > self._plain.kept_bytes:
+        while len(self) > 1 and sum(kept.nbytes for kept in self.values()) > self.most:
             del self[list(self)[-2]]

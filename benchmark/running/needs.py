@@ -72,12 +72,12 @@ def room(cells: Iterable[Cell], results: Path, *, gpus: int, per_gpu: int) -> in
 def kept_bytes(cells: Iterable[Cell], results: Path, device: torch.device, jobs: int) -> int:
     """Return what the updates that a process holds may take, so that attacks share them.
 
-    Two caches take two thirds of the memory that so many processes leave free; on a GPU, whose
-    memory is dear, no more than a round takes by itself.
+    Two caches take half the memory that so many processes leave free; on a GPU, whose memory is
+    dear, no more than a round takes by itself.
     """
     if device.type == "cuda":
         return KEPT_BYTES
-    return max(KEPT_BYTES, (free_bytes() // jobs - _most(cells, results)) // 3)
+    return max(KEPT_BYTES, (free_bytes() // jobs - _most(cells, results)) // 4)
 
 
 def _most(cells: Iterable[Cell], results: Path) -> int:

@@ -1,3 +1,6 @@
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -87,6 +90,27 @@ def test_updates_that_fit_are_shared_by_who_asks_in_the_same_order(make_round):
     once = [plain.update(trial) for trial in range(3)]
     again = [plain.update(trial) for trial in range(3)]
     assert [a is b for a, b in zip(once, again, strict=True)] == [True, False, False]
+
+
+def test_round_that_is_let_go_frees_its_updates_at_once(make_round):
+    plain = make_round()
+    corrupted = DefendedRound(plain.with_parameters(plain.victim.weights()), Defense(), "none")
+    freed = [weakref.ref(plain.update(0)), weakref.ref(corrupted.update(0))]
+    gc.disable()
+    try:
+        del plain, corrupted
+        assert [update() for update in freed] == [None, None]
+    finally:
+        gc.enable()
+
+
+def test_round_of_parameters_that_one_attack_sent_keeps_no_more_than_its_newest(make_round):
+    plain = make_round()
+    corrupted = plain.with_parameters(plain.victim.weights())
+    first, second = corrupted.update(0), corrupted.update(1)
+    assert corrupted.kept(0) is None
+    assert corrupted.update(1) is second
+    assert same(corrupted.update(0), first)
 
 
 def test_no_defense_shares_victim_and_update(make_round):

@@ -191,7 +191,7 @@ def test_updates_may_take_two_thirds_of_what_processes_leave_free(monkeypatch, b
     most = memory_of(cells[0], tmp_path)
     monkeypatch.setattr("benchmark.running.needs.free_bytes", lambda: 24 * 2**30)
     cpu = torch.device("cpu")
-    assert kept_bytes(cells, tmp_path, cpu, 1) == (24 * 2**30 - most) // 3
-    assert kept_bytes(cells, tmp_path, cpu, 2) == (12 * 2**30 - most) // 3
+    assert kept_bytes(cells, tmp_path, cpu, 1) == (24 * 2**30 - most) // 4
+    assert kept_bytes(cells, tmp_path, cpu, 2) == (12 * 2**30 - most) // 4
     assert kept_bytes(cells, tmp_path, cpu, 9) == KEPT_BYTES
     assert kept_bytes(cells, tmp_path, torch.device("cuda"), 1) == KEPT_BYTES
