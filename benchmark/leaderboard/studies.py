@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator, StrMethodFormatter
 
 from benchmark.leaderboard.curves import Drawn, X, curves
 from benchmark.leaderboard.groups import Scored
@@ -19,7 +20,9 @@ from benchmark.protocol import read_suites
 from benchmark.stats import LEAST_TRIALS, PRIOR
 
 _PANELS = 2  # beside one another
-_HEIGHT = 2.7  # inches of a panel
+_HEIGHT = 2.7  # inches of a panel without its legend
+_LINE = 13  # points of a line of it
+_INCH = 72  # points
 _FITS = 45  # characters of names that stand side by side beneath a panel
 _COLOURS = ("#4184e4", "#e5534b", "#2da44e", "#bf8700", "#a475f9", "#cc6b2c")
 
@@ -43,9 +46,11 @@ class Study:
         A point is a mean with its 95 % interval, hollow where under ten trials.
         """
         rows = -(-len(self.drawn) // _PANELS)
-        with drawing((WIDTH, _HEIGHT * rows)) as figure:
+        above = _LINE * (1 + max(len(one.lines) for one in self.drawn)) + 6
+        with drawing((WIDTH, (_HEIGHT + above / _INCH) * rows)) as figure:
             for at, one in enumerate(self.drawn):
-                _draw(figure.add_subplot(rows, min(_PANELS, len(self.drawn)), at + 1), one)
+                axes = figure.add_subplot(rows, min(_PANELS, len(self.drawn)), at + 1)
+                _draw(axes, one, above)
             return svg(figure)
 
     def told(self, links: Links, board: Path) -> str:
@@ -85,7 +90,8 @@ def _words(key: str) -> str:
     return key.rpartition(".")[2].replace("_", " ")
 
 
-def _draw(axes: Axes, study: Drawn) -> None:
+def _draw(axes: Axes, study: Drawn, above: float) -> None:
+    """Draw a curve, with so many points above it for the legend, which so covers none of it."""
     places = study.places
     named = any(isinstance(x, str) for x in places)
     colours = cycle(_COLOURS)
@@ -113,9 +119,13 @@ def _draw(axes: Axes, study: Drawn) -> None:
     elif len(places) < 8:
         axes.set_xticks([float(x) for x in places], [f"{x:g}" for x in places])
         axes.minorticks_off()
-    axes.set_title(study.curve.title, loc="left", fontsize=10, color=INK)
+    axes.set_title(study.curve.title, loc="left", fontsize=10, color=INK, pad=above)
     if study.curve.logarithmic_scores:
         axes.set_yscale("log")
+        low, high = axes.get_ylim()
+        axes.yaxis.set_major_locator(LogLocator(subs=(1,) if high > 100 * low else (1, 2, 5)))
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.minorticks_off()
     axes.set_xlabel(_words(study.curve.x))
     axes.set_ylabel(study.unit)
     axes.legend(
@@ -124,6 +134,11 @@ def _draw(axes: Axes, study: Drawn) -> None:
         labelcolor=INK,
         title=_words(study.curve.lines or "attack"),
         title_fontproperties={"size": 8},
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        alignment="left",
+        borderpad=0,
+        borderaxespad=0.4,
     )
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", color=INK, alpha=0.2, linewidth=0.5)
