@@ -73,7 +73,10 @@ class Decepticon(Imprinting):
             raise NotApplicable(f"the update holds no gradient of {', '.join(missing)}")
 
     def reconstruct(self, seen: Observation) -> Reconstruction:
-        tables = Tables.of(seen.update, seen.model, seen.length)
+        return self.read(seen, Tables.of(seen.update, seen.model, seen.length))
+
+    def read(self, seen: Observation, tables: Tables) -> Reconstruction:
+        """Return the sequences of an update, by what the server knows of what it holds."""
         bins = Bins.of(seen.update, tables, seen.batch_size * len(tables.positions))
         sheet = Sheet.empty(seen.batch_size, seen.length)
         counts = count_labels(seen.update, tables, sheet)

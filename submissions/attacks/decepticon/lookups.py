@@ -42,7 +42,12 @@ class TokenRow:
 
 
 def dropped(update: Mapping[str, Tensor], tables: Tables) -> bool:
-    """Tell whether inputs were dropped: rows of tokens looked up once or twice then hold zeros."""
+    """Tell whether inputs were dropped: rows of tokens looked up once or twice then hold zeros.
+
+    So do rows that were rounded.
+    """
+    if tables.rounded:
+        return False
     rows = update[tables.parts.token_embedding][tables.words]
     zeros = (rows[:, tables.layout.content] == 0).float().mean()
     return float(zeros) > CHOSEN.dropped_entries

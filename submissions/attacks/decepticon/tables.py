@@ -28,6 +28,7 @@ class Tables:
         positions: (places, width), of the places that send gradient.
         codes: (vocabulary,), of labels, in [1, 1 + CHOSEN.codes].
         noised: whether the update is.
+        rounded: whether it is known to be: then what is zero may have been rounded away.
     """
 
     parts: TextAnatomy
@@ -39,9 +40,12 @@ class Tables:
     positions: Tensor
     codes: Tensor
     noised: bool
+    rounded: bool
 
     @staticmethod
-    def of(update: Mapping[str, Tensor], model: Victim, length: int) -> Tables:
+    def of(
+        update: Mapping[str, Tensor], model: Victim, length: int, *, rounded: bool = False
+    ) -> Tables:
         """Return the tables for sequences of a length."""
         parts, known = TextVictim.of(model).anatomy, weights(model)
         model = TextVictim.of(model)
@@ -50,7 +54,8 @@ class Tables:
         tokens, positions = known[parts.token_embedding], known[parts.position]
         lookups = update[parts.token_embedding][:, layout.content]
         noised = bool(lookups[:, 0].all())  # even tokens that nobody wrote have gradient there
-        words = _read_words(lookups, noised=noised)
+        everything = torch.arange(len(lookups))
+        words = everything if rounded else _read_words(lookups, noised=noised)
         codes = parts.decoder.weight.of(known)[:, layout.tail.start]
         return Tables(
             parts=parts,
@@ -62,6 +67,7 @@ class Tables:
             positions=positions[:reached],
             codes=codes / codes[:-1].min(),
             noised=noised,
+            rounded=rounded,
         )
 
     def pairs(self) -> Pairs:
