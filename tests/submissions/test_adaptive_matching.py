@@ -2,7 +2,11 @@ import pytest
 import torch
 
 from benchmark.registry import Registry
-from submissions.attacks.adaptive_matching.attack import OverEntries, _objective
+from submissions.attacks.adaptive_matching.attack import (
+    AdaptiveMatching,
+    OverEntries,
+    _objective,
+)
 
 REGISTRY = Registry()
 
@@ -55,3 +59,19 @@ def test_attack_that_knows_the_defense_declines_all_others(bench):
     for defense in ("sign_update", "gradient_pruning", "quantise", "clip_and_noise"):
         records = made.run("adaptive_matching", defense, trials=1)
         assert [record.status for record in records] == ["completed"], records[0].reason
+
+
+@pytest.mark.slow
+def test_text_is_read_from_signs_by_who_compares_signs(quick):
+    pydoc = quick("pydoc_small_transformer_leakage")
+    (plain,) = pydoc.run("dlg,defaults", "sign_update", trials=1)
+    (knowing,) = pydoc.run("adaptive_matching", "sign_update", trials=1)
+    assert plain.metrics["total_accuracy"] < 0.2
+    assert knowing.metrics["total_accuracy"] > 0.4
+
+
+def test_text_is_searched_for_as_well(quick, seen_by):
+    pydoc = quick("pydoc_small_transformer_leakage")
+    (seen,) = seen_by(pydoc, "adaptive_matching", "sign_update", trials=1)
+    answer = AdaptiveMatching(steps=2).reconstruct(seen)
+    assert answer.tokens.shape == (1, 32)

@@ -2,7 +2,8 @@
 
 DLG (Zhu, Liu and Han, NeurIPS 2019) as `dlg` runs it, but of the dummy gradient only that is
 compared with the update which the defense let through: of a pruned one the entries that were sent,
-of a quantised one the levels, of signs the signs, of a clipped one the direction.
+of a quantised one the levels, of signs the signs, of a clipped one the direction. Of text it
+searches for embeddings, as `dlg` does.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class AdaptiveMatching(SearchAttack):
     """The objective of the defense, by Adam."""
 
     needs: ClassVar = frozenset({Grant.BATCH_SIZE})
+    text: ClassVar = True
 
     steps: PositiveInt = 1500
     rate: PositiveFloat = 0.2
