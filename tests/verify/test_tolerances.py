@@ -25,6 +25,8 @@ from benchmark.verify.tolerances import allowed, chaotic, distance, equal
         ("mse", 0.01, 0.011, False),
         ("token_accuracy", 0.5, 0.5, True),
         ("token_accuracy", 0.5, 0.53, False),
+        ("certified_share", 194 / 512, 192 / 512, True),
+        ("certified_share", 194 / 512, 186 / 512, False),
         ("lpips", None, None, True),
         ("lpips", None, 0.1, False),
     ],
