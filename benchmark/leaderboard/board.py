@@ -183,7 +183,8 @@ def _board(
         blocks.append("#" + _title(name))
         if name in apart:
             page = links.url(_page(folder, name))
-            blocks.append(f"[{len(own)} protocols, on a page of their own]({page}).")
+            told = "1 protocol, on its" if len(own) == 1 else f"{len(own)} protocols, on their"
+            blocks.append(f"[{told} own page]({page}).")
         else:
             blocks += _matrices(own, links, folder)
     blocks += ["## How to read it", READING.format(**counts)]

@@ -138,6 +138,8 @@ class Costs:
         known = met is not None and met.reliable(least)
         doubt = "" if known else ", against no attack that knows it"
         spent = f"{self.figure.verb} {costs[least]:.1f} {self.figure.spent}"
+        if len(holding) == 1:
+            return f"{said}: {code(least)} {spent}{doubt}."
         return f"{said}; the least costly of them, {code(least)}, {spent}{doubt}."
 
     def pictured(self) -> str:

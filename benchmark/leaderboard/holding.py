@@ -117,7 +117,9 @@ def _sentence(group: ThreatGroup, names: Sequence[str], lost: Lost, links: Links
     held = {name: _held(group, name) for name in names}
     holding = [name for name, count in held.items() if count["holds"] == count.total()]
     leaking = [name for name, count in held.items() if count["leaks"] == count.total()]
-    said = f"{len(holding)} of {len(names)} defenses hold in every protocol that they were tried in"
+    one = len(holding) == 1
+    where = f"in every protocol that {'it was' if one else 'they were'} tried in"
+    said = f"{len(holding)} of {len(names)} defenses {'holds' if one else 'hold'} {where}"
     if holding:
         costs = {name: _cost(group, name, lost, links) for name in holding}
         brief = _figure(group).brief

@@ -101,7 +101,7 @@ def test_defense_has_one_row_at_the_strength_that_holds_and_a_page_with_all(full
 def test_what_holds_everywhere_and_what_leaks_everywhere_is_said_in_a_sentence(full):
     full.cell("mine", *near(10.1), defense="mjp")
     full.cell("prior_only", *near(10), defense="mjp", control=True)
-    said = "1 of 2 defenses hold in every protocol that they were tried in: `mjp`; 1 leak in every"
+    said = "1 of 2 defenses holds in every protocol that it was tried in: `mjp`; 1 leak in every"
     assert said in full.text()
 
 
@@ -368,7 +368,7 @@ def test_matrices_that_the_board_has_no_room_for_have_a_page_of_their_own(folder
     monkeypatch.setattr(board, "_ROOM", 100)
     for i in range(2):
         folder.protocol(f"p{i}").cell("mine", *near(20 + i), protocol=f"p{i}")
-    (page,) = re.findall(r"\[2 protocols, on a page of their own\]\((.+)\)", folder.text())
+    (page,) = re.findall(r"\[2 protocols, on their own page\]\((.+)\)", folder.text())
     assert page.endswith("/no_suite.md")
 
 

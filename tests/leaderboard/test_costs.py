@@ -127,6 +127,13 @@ def test_the_sentence_names_the_least_costly_of_what_holds(priced):
     assert said in folder.text()
 
 
+def test_the_sentence_of_one_that_holds_compares_it_with_nothing(priced):
+    priced("none", [0.9], READ)
+    priced("cheap", [0.89], READ)
+    told = page(priced("dear", [0.5], HIDDEN))
+    assert "Of 2 defenses that attacks met here, 1 holds: `dear` loses 40.0 points" in told
+
+
 def test_epsilon_stands_where_a_defense_promises_one(priced):
     priced("none", [0.9], READ)
     assert "| 3.2 |" in page(priced("dp", [0.5], HIDDEN, epsilon=3.21))

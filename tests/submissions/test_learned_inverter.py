@@ -8,8 +8,12 @@ import torch
 import yaml
 
 from benchmark.conformance.attacks import Asked
+from benchmark.contract import Reconstruction
+from benchmark.data import load_images
+from benchmark.protocol import load_protocol
 from benchmark.registry import Registry
 from benchmark.running.sandbox import Sandbox
+from benchmark.tracks import load_setting
 
 PROTOCOL = str(Path(__file__).with_name("inverter.yaml"))
 ATTACK = Registry().find("attack", "learned_inverter")[0]
@@ -48,6 +52,19 @@ def trained(cache, rough, gradleak, quick):
 def median(records):
     assert {record.status for record in records} == {"completed"}
     return statistics.median(record.metrics["psnr"] for record in records)
+
+
+def test_a_digit_s_label_alone_tells_as_much_as_docs_defenses_md_says():
+    protocol = load_protocol("digits_small_b_inverter")
+    setting = load_setting(protocol, None, torch.device("cpu"))
+    public = load_images(protocol.data.entry, "train", protocol.data.size, None)
+    digits = range(10)
+    means = torch.stack([public.images[public.labels == digit].mean(dim=0) for digit in digits])
+    scores = [
+        setting.score(truth, Reconstruction(images=means[truth.labels]))["psnr"]
+        for truth in setting.round(0).truths
+    ]
+    assert statistics.median(scores) == pytest.approx(15.5, abs=0.05)
 
 
 def test_run_without_the_inverter_is_unavailable_with_the_command(tmp_path, monkeypatch, quick):
