@@ -21,6 +21,7 @@ with its position and marks of its sequence. What differs from the paper:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -56,15 +57,18 @@ from submissions.attacks.decepticon.thresholds import CHOSEN
 class Decepticon(Imprinting):
     """Bins over all blocks, read one by one."""
 
+    hidden: ClassVar[bool] = False
+    """Whether entries and units are spared for what shall hide the parameters."""
+
     def corrupt(self, model: Victim, known: Knowledge, generator: torch.Generator) -> Victim:
         sequences = max(1, CHOSEN.sample_tokens // int(known.require(Grant.LENGTH)))
         sample = self.sample(model, known, sequences, generator)
-        imprint(model, sample, generator, self.noise)
+        imprint(model, sample, generator, self.noise, hidden=self.hidden)
         return model
 
     def applies(self, seen: Observation) -> None:
         parts = TextVictim.of(seen.model).anatomy
-        Layout.of(parts)
+        Layout.of(parts, hidden=self.hidden)
         if not parts.masked and seen.length < 2:
             raise NotApplicable("sequences of one token predict nothing")
         wanted = {block.first.weight.name for block in parts.blocks}

@@ -45,7 +45,8 @@ class Bins:
         vectors = []
         for i, block in enumerate(parts.blocks[:count]):
             signs = block.second.weight.of(tables.known)[-1].sign()
-            rows = block.first.weight.of(update) * signs[:, None]
+            live = signs != 0
+            rows = block.first.weight.of(update)[live] * signs[live, None]
             lost = jumps(rows, tokens // count)[1] if tables.noised else rows[:-1] - rows[1:]
             if i == count - 1:  # above the highest edge comes nothing
                 lost = torch.cat([lost, rows[-1:]])

@@ -25,7 +25,14 @@ from submissions.attacks.decepticon.measuring import measure
 from submissions.attacks.decepticon.thresholds import CHOSEN
 
 
-def imprint(model: Victim, sample: Tensor, generator: torch.Generator, noise: float = 0.0) -> None:
+def imprint(
+    model: Victim,
+    sample: Tensor,
+    generator: torch.Generator,
+    noise: float = 0.0,
+    *,
+    hidden: bool = False,
+) -> None:
     """Rewrite a language victim's parameters in place.
 
     Args:
@@ -33,18 +40,20 @@ def imprint(model: Victim, sample: Tensor, generator: torch.Generator, noise: fl
         sample: (sequences, length) int64, text whose measurements place the bins.
         generator: draws the measurement, the labels' codes, and tables that are drawn anew.
         noise: of each row of the measurement, in sizes of its entries; 0 leaves rank one.
+        hidden: whether to spare entries and units for what shall hide the imprint.
 
     Raises:
         NotApplicable: the model is no language victim, or too small.
     """
     parts = TextVictim.of(model).anatomy
     with torch.no_grad():
-        task = _Imprint(parts, Layout.of(parts), weights(model), generator)
+        layout = Layout.of(parts, hidden=hidden)
+        task = _Imprint(parts, layout, weights(model), generator)
         silence(parts, task.known)
         size = task.draw_tables()
         task.mark(size)
         task.decode(size)
-        measure(model, sample, size, noise, generator)
+        measure(model, layout, sample, size, noise, generator)
 
 
 @dataclass(frozen=True)
@@ -67,8 +76,8 @@ class _Imprint:
             tables.append(positions)
         for table in tables:
             table[:, : layout.free] = 0
-            table[:, layout.tail] = 0
-            content = table[:, layout.free : layout.tail.start]
+            table[:, layout.blind.start :] = 0
+            content = table[:, layout.free : layout.blind.start]
             content -= content.mean(1, keepdim=True)  # a norm leaves the carriers at zero, then
         if parts.position_trained:
             high = CHOSEN.anchor_height

@@ -20,10 +20,14 @@ class Layout:
     """First entries, the marks among them, without anything of the token itself."""
     carriers: int
     """Last entries, through which alone gradient flows."""
+    unseen: int = 0
+    """Entries before them that hold nothing, so that parameters may differ there."""
+    dead: int = 0
+    """Last units of each first layer, which never fire."""
 
     @staticmethod
-    def of(parts: TextAnatomy) -> Layout:
-        """Return the use of a model's entries.
+    def of(parts: TextAnatomy, *, hidden: bool = False) -> Layout:
+        """Return the use of a model's entries, with some unseen and dead ones if it is hidden.
 
         Raises:
             NotApplicable: the model is too narrow, or has no block to spare.
@@ -39,7 +43,8 @@ class Layout:
             raise NotApplicable(f"a width of {parts.width} leaves no room for an imprint")
         if parts.masked and len(parts.blocks) < 2:
             raise NotApplicable("one block sends no gradient to the tokens that are not masked")
-        return Layout(parts.width, share, anchors, free, carriers)
+        spare = (parts.width // 6, 2 * parts.width // 3) if hidden else (0, 0)
+        return Layout(parts.width, share, anchors, free, carriers, *spare)
 
     @property
     def marks(self) -> slice:
@@ -50,6 +55,11 @@ class Layout:
     def content(self) -> slice:
         """The entries that hold token and position and nothing else."""
         return slice(self.marks.stop, self.width - self.carriers)
+
+    @property
+    def blind(self) -> slice:
+        """The content entries that are unseen."""
+        return slice(self.tail.start - self.unseen, self.tail.start)
 
     @property
     def tail(self) -> slice:

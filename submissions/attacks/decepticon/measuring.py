@@ -20,19 +20,25 @@ from submissions.attacks.decepticon.thresholds import CHOSEN
 
 
 def measure(
-    model: Victim, sample: Tensor, size: float, noise: float, generator: torch.Generator
+    model: Victim,
+    layout: Layout,
+    sample: Tensor,
+    size: float,
+    noise: float,
+    generator: torch.Generator,
 ) -> None:
     """Set the first layers to one measurement and its bins, and the second ones to carry gradient.
 
     Args:
         model: a language victim, imprinted otherwise; written in place.
+        layout: which entries and units serve for what.
         sample: (sequences, length) int64, text whose measurements place the edges.
         size: of the token table's entries.
         noise: of each row of the measurement, in sizes of its entries.
         generator: draws the measurement.
     """
     parts, known = TextVictim.of(model).anatomy, weights(model)
-    layout, blocks = Layout.of(parts), parts.blocks[: measuring(parts)]
+    blocks = parts.blocks[: measuring(parts)]
     direction = _direction(layout, generator)
     smooth = is_smooth(model)
     if not parts.position_trained:
@@ -44,19 +50,19 @@ def measure(
     sharp = CHOSEN.sharp if smooth else CHOSEN.soft
     flow = CHOSEN.flow * parts.width / sharp if smooth else 1.0
     flow *= size if parts.pre_norm else 1.0
-    sizes = [len(block.first.weight.of(known)) for block in blocks]
+    sizes = [len(block.first.weight.of(known)) - layout.dead for block in blocks]
     for block, edges in zip(blocks, _edges(mean, spread, sizes), strict=True):
         assert block.first.bias is not None
         assert block.second.bias is not None
-        rows = block.first.weight.of(known)
+        rows = block.first.weight.of(known)[: len(edges)]
         rows.copy_(sharp * direction.expand(len(rows), -1))
         if noise:
             entries = torch.randn(rows.shape, generator=generator)
             rows.add_(sharp * noise / parts.width**0.5 * entries)
-        block.first.bias.of(known).copy_(-sharp * edges)
+        block.first.bias.of(known)[: len(edges)] = -sharp * edges
         # what + - - + adds up to does not grow with the number of bins
         signs = torch.tensor([1.0, -1.0, -1.0, 1.0]).repeat(len(rows) // 4 + 1)[: len(rows)]
-        block.second.weight.of(known)[layout.tail] = flow * signs
+        block.second.weight.of(known)[layout.tail, : len(edges)] = flow * signs
         # the long first bin's part, which every token has alike
         usual = sharp * (mean - edges).clamp_min(0) @ (flow * signs)
         block.second.bias.of(known)[layout.tail] = -usual
@@ -65,8 +71,9 @@ def measure(
 def _direction(layout: Layout, generator: torch.Generator) -> Tensor:
     """Return the direction (width,) that is measured, of norm 1 and blind to the mean."""
     direction = torch.randn(layout.width, generator=generator)
-    direction[: layout.tail.start] -= direction[: layout.tail.start].mean()
-    direction[layout.tail] = 0  # so that nothing measured comes back into the carriers
+    seen = direction[: layout.blind.start]
+    seen -= seen.mean()
+    direction[layout.blind.start :] = 0  # nothing measured comes back into the carriers
     return direction / direction.norm()
 
 
