@@ -1,21 +1,24 @@
 """What fills an imprint's matrices up, so that their ranks and rows look as any others'.
 
-Nothing of it changes what the model computes, or the gradients that are read:
+What the server reads stays as it is:
 
 - Units of a first layer that never fire may have any weights, in both layers of an MLP.
-- An attention is silent whatever it attends to where its projection reads no entry of the heads
-  that its values write: even ones and odd ones.
-- Entries of the width that hold nothing but a norm's shift, alike in all of them, are not seen by
-  rows that add up to zero there; and what is written there in sums that cancel is next to nothing.
-- The decoder reads carriers alone, for the norm before it lets through no others.
+- An attention is silent whatever it attends to where its values write odd entries of the heads and
+  its projection reads even ones.
+- Entries of the width that hold a norm's shift and nothing else are alike, and not seen by rows
+  that add up to zero over them; what is written to them in sums that cancel is next to nothing.
+- The decoder reads the carriers alone, for the norm before it lets no other entry through.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-from benchmark.api import ParameterSlice, TextVictim, Victim, weights
+from benchmark.api import ParameterSlice, TextAnatomy, TextVictim, Victim, weights
 from submissions.attacks.decepticon.layout import Layout
 
 _UNLIKE = 0.1  # of a row's size, what it has in unseen entries: cosines of rows are 0.99 about
@@ -30,53 +33,70 @@ def hide(model: Victim, generator: torch.Generator) -> None:
         model: a language victim, imprinted with `hidden`.
         generator: draws the filling.
     """
-    parts, known = TextVictim.of(model).anatomy, weights(model)
-    layout = Layout.of(parts, hidden=True)
+    parts = TextVictim.of(model).anatomy
+    filling = _Filling(parts, Layout.of(parts, hidden=True), weights(model), generator)
+    with torch.no_grad():
+        for block in range(len(parts.blocks)):
+            filling.fill_attention(block)
+            filling.fill_units(block)
+        if not parts.tied:
+            filling.fill_decoder()
 
-    def draw(like: Tensor) -> Tensor:
-        return torch.randn(like.shape, generator=generator)
 
-    def fill_attention(i: int) -> None:
-        block, head = parts.blocks[i], layout.width // parts.heads
-        starts = head * torch.arange(0 if i else len(layout.anchors))  # the first one marks
-        copying = (starts[:, None] + torch.arange(layout.share)).flatten()
-        free = torch.ones(layout.width, dtype=torch.bool)
-        free[copying] = False
-        even = torch.arange(layout.width) % 2 == 0
+@dataclass(frozen=True)
+class _Filling:
+    parts: TextAnatomy
+    layout: Layout
+    known: Mapping[str, Tensor]
+    generator: torch.Generator
+
+    def fill_attention(self, number: int) -> None:
+        """Give a block's queries and keys any weights, values odd ones, the projection even ones.
+
+        What the heads of the first block score and copy, which marks, stays.
+        """
+        layout, known, block = self.layout, self.known, self.parts.blocks[number]
+        marking = torch.arange(0 if number else len(layout.anchors))
+        scores = layout.width // self.parts.heads * marking
+        copies = (scores[:, None] + torch.arange(layout.share)).flatten()
+        odd = torch.arange(layout.width) % 2 == 1
+        free, unscored = torch.ones_like(odd), torch.ones_like(odd)
+        free[copies] = False
+        unscored[scores] = False
         value, projection = block.value.weight.of(known), block.projection.weight.of(known)
         size = float(projection.abs().max()) or 1.0
-        value[free & ~even] = draw(value[free & ~even])
-        projection[:, free & even] = size * draw(projection[:, free & even])
+        value[free & odd] = self._draw(value[free & odd])
+        projection[:, free & ~odd] = size * self._draw(projection[:, free & ~odd])
         for layer in (block.query, block.key):
-            chosen = torch.ones(layout.width, dtype=torch.bool)
-            chosen[starts] = False  # the heads' one score
             weight = layer.weight.of(known)
-            weight[chosen] = draw(weight[chosen]) / layout.width**0.5
+            weight[unscored] = self._draw(weight[unscored]) / layout.width**0.5
 
-    def fill_units(i: int) -> None:
-        block = parts.blocks[i]
-        first, second = block.first.weight.of(known), block.second.weight.of(known)
+    def fill_units(self, number: int) -> None:
+        """Give a block's dead units any weights, and the stored rows of live ones a difference."""
+        layout, block, root = self.layout, self.parts.blocks[number], self.layout.width**0.5
+        first, second = block.first.weight.of(self.known), block.second.weight.of(self.known)
         assert block.first.bias is not None
         live = len(first) - layout.dead
         size, flow = float(first[0].norm()), float(second[:, 0].norm())
-        root = layout.width**0.5
-        first[live:] = size * draw(first[live:]) / root
-        block.first.bias.of(known)[live:] = -_DEAD * size * root
-        second[: layout.tail.start, live:] = flow * draw(second[: layout.tail.start, live:]) / root
+        first[live:] = size * self._draw(first[live:]) / root
+        block.first.bias.of(self.known)[live:] = -_DEAD * size * root
+        written = second[: layout.tail.start, live:]  # the carriers hear of live ones alone
+        written.copy_(flow * self._draw(written) / root)
         if rows_are_units(block.first.weight):
-            first[:live, layout.blind] = _UNLIKE * size * apart(draw(first[:live, layout.blind]))
+            unseen = first[:live, layout.blind]
+            unseen.copy_(_UNLIKE * size * apart(self._draw(unseen)))
         else:
-            unlike = apart(draw(second[layout.blind, :live]).T)
-            second[layout.blind, :live] = _UNLIKE * flow * cancelling(unlike).T
+            unseen = second[layout.blind, :live]
+            unseen.copy_(_UNLIKE * flow * cancelling(apart(self._draw(unseen).T)).T)
 
-    with torch.no_grad():
-        for i in range(len(parts.blocks)):
-            fill_attention(i)
-            fill_units(i)
-        if not parts.tied:
-            decoder = parts.decoder.weight.of(known)
-            first = int(parts.decoder.bias is None)  # whose column 0 reads a constant
-            decoder[:, first : layout.tail.start] = draw(decoder[:, first : layout.tail.start])
+    def fill_decoder(self) -> None:
+        """Give the decoder any weights where nothing reaches it; column 0 may read a constant."""
+        first = int(self.parts.decoder.bias is None)
+        unread = self.parts.decoder.weight.of(self.known)[:, first : self.layout.tail.start]
+        unread.copy_(self._draw(unread))
+
+    def _draw(self, like: Tensor) -> Tensor:
+        return torch.randn(like.shape, generator=self.generator)
 
 
 def rows_are_units(weight: ParameterSlice) -> bool:
