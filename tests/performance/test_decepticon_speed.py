@@ -25,6 +25,7 @@ from benchmark.registry import Registry
 from benchmark.running.memory import resident
 from benchmark.seeds import generator
 from benchmark.victims import TextSpec, build
+from submissions.attacks.decepticon.pairs import Pairs
 
 USERS = 5
 PEERS_USERS = 2  # beside whom it takes minutes
@@ -142,6 +143,24 @@ def test_beside_the_open_implementation(benchmark, side_by_side, private_tokens,
     info["ratio_best"] = taken(found["best"]) / taken(found["ours"])
     info["ratio_wanted"] = least
     assert info["accuracy_ours"] >= info["accuracy_published"]
+
+
+@pytest.mark.parametrize("explained", [0, 1])
+@pytest.mark.benchmark(group="decepticon, any token of a vocabulary")
+def test_best_pairs_beside_all_pairs(benchmark, explained):
+    """Ten bins of GPT-2's tokens in 511 places, where noise or rounding says of none it is out."""
+    tokens, positions, bins = (
+        0.02 * torch.randn(number, 704, generator=generator(0, "rows", number))
+        for number in (VOCABULARY, 511, 10)
+    )
+    pairs = Pairs(tokens, positions)
+    bins = bins + pairs.sums(torch.arange(10), torch.arange(10))
+    basis = torch.linalg.qr(bins[:, :, None] + 0.02).Q if explained else None
+    found = benchmark.pedantic(pairs.scores, (bins, basis), rounds=3)
+    pairs.many = False
+    every, seconds = timed(pairs.scores, bins, basis)
+    assert torch.equal(found.token, every.token)
+    benchmark.extra_info["ratio"] = seconds / benchmark.stats.stats.min
 
 
 def peak(sequences, length):

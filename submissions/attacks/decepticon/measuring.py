@@ -42,9 +42,9 @@ def measure(
     direction = _direction(layout, generator)
     smooth = is_smooth(model)
     if not parts.position_trained:
-        _level(model, sample[:1], size)
+        _level(model, layout, sample[:1], size)
     inputs = given_to(model, blocks[0].first.weight.name, sample)
-    _amplify(model, float(inputs[..., layout.tail].abs().max()))
+    _amplify(model, layout, float(inputs[..., layout.tail].abs().max()))
     found = inputs @ direction
     mean, spread = float(found.mean()), float(found.std())
     sharp = CHOSEN.sharp if smooth else CHOSEN.soft
@@ -88,14 +88,14 @@ def _edges(mean: float, spread: float, sizes: list[int]) -> Iterator[Tensor]:
         start += size - 1
 
 
-def _level(model: Victim, sample: Tensor, size: float) -> None:
+def _level(model: Victim, layout: Layout, sample: Tensor, size: float) -> None:
     """Bring the carriers, where the waves of fixed positions are high, to the others' mean.
 
     What stands there changes how much gradient a norm lets through, and that from token to
     token. The first projection's bias moves it, by as much as one trial says.
     """
     parts = TextVictim.of(model).anatomy
-    block, tail = parts.blocks[0], Layout.of(parts).tail
+    block, tail = parts.blocks[0], layout.tail
     assert block.projection.bias is not None
     bias, found = block.projection.bias.of(weights(model))[tail], []
     for trial in (0.0, size):
@@ -104,13 +104,12 @@ def _level(model: Victim, sample: Tensor, size: float) -> None:
     bias.fill_(-found[0] * size / (found[1] - found[0]))
 
 
-def _amplify(model: Victim, largest: float) -> None:
+def _amplify(model: Victim, layout: Layout, largest: float) -> None:
     """Make what the decoder reads as large as the decoy allows, for gradient is as large.
 
     Without a bias, labels are counted in a column where gradient of the lookup is in the way.
     """
     parts, known = TextVictim.of(model).anatomy, weights(model)
-    layout = Layout.of(parts)
     limit = CHOSEN.label_logit if parts.decoder.bias is not None else CHOSEN.label_logit / 10
     codes = float(parts.decoder.weight.of(known)[:, layout.tail].abs().max())
     largest = max(largest, 0.05) * (1 + CHOSEN.masked_mixing * parts.masked)

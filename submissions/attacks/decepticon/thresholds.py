@@ -41,6 +41,8 @@ class Thresholds:
     # pairs of token and position
     exact: float = 1e-3  # of a bin's norm; of which less is left, it is beyond doubt: by hand
     pair_cells: int = 2**23  # vectors times positions times tokens at a time: 32 MiB of float32
+    many_candidates: int = 4096  # tokens: of more, those at the ends of all products go first
+    pair_ends: int = 256  # of them at either end: by hand
     degenerate: float = 1e-4  # of a pair's square off those read: below it, shares are rounding
     most_pairs: int = 4  # in one bin: by hand
     pair_sweeps: int = 2  # over a bin's pairs, each chosen anew: by hand

@@ -1,9 +1,12 @@
 """What a pair of token and position explains, without any sum formed."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from benchmark.seeds import generator
+from submissions.attacks.decepticon import pairs as module
 from submissions.attacks.decepticon.pairs import Pairs
 
 ENTRIES = 60
@@ -39,3 +42,20 @@ def test_what_a_basis_explains_is_not_counted_again(pairs):
     found = pairs.scores(vectors, basis)
     assert torch.allclose(found.share, shares.amax(2), atol=1e-5)
     assert torch.equal(found.token, shares.argmax(2))
+
+
+@pytest.mark.parametrize("explained", [0, 1, 2])
+@pytest.mark.parametrize("spread", [0.0, 1.0])  # with the one, few positions are beyond doubt
+def test_of_many_tokens_a_few_are_tried_and_the_best_is_found(monkeypatch, explained, spread):
+    sizes = (spread * random(400, 1, name="sizes")).exp()
+    tokens, positions = sizes * random(400, ENTRIES, name="t"), random(12, ENTRIES, name="p")
+    vectors = tokens[:9] + positions[:9] + random(9, ENTRIES, name="noise")
+    basis = torch.linalg.qr(random(9, ENTRIES, explained, name="b")).Q if explained else None
+    wanted = Pairs(tokens, positions).scores(vectors, basis)
+    shortened = replace(module.CHOSEN, many_candidates=399, pair_ends=8, pair_cells=1600)
+    monkeypatch.setattr(module, "CHOSEN", shortened)
+    found = Pairs(tokens, positions)
+    assert found.many
+    found = found.scores(vectors, basis)
+    assert torch.equal(found.token, wanted.token)
+    torch.testing.assert_close(found.share, wanted.share)
