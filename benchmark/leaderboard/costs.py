@@ -74,8 +74,9 @@ class Costs:
         setting = (
             f"{prose(self.protocol.description)} {training.rounds} rounds; the rate of the server "
             f"is the one of {len(training.rates)} that does best, over all seeds, on a held-out "
-            f"{training.held_out:.0%} of the public split, for each defense its own, or the next "
-            f"lower one where that diverges. {self.figure.meaning} of the private split, mean ± "
+            f"{training.held_out:.0%} of the public split, for each defense its own, or one beyond "
+            "where the lowest or the highest does best, or the next lower one where it diverges. "
+            f"{self.figure.meaning} of the private split, mean ± "
             f"standard deviation over seeds; what is {self.figure.cost.lower()} is told over the "
             "seeds that both ran with."
         )

@@ -24,6 +24,9 @@ from benchmark.seeds import PUBLIC, generator
 from benchmark.utility.federated import Trained, train
 from benchmark.utility.tasks import Task, load_task
 
+_STEP_BEYOND = 3.2  # from .1 to .3 to 1: about as far as the protocols' rates are apart
+_MOST_BEYOND = 4  # rates: where nothing learns, none is better than the next
+
 
 @dataclass(frozen=True)
 class Order:
@@ -91,14 +94,25 @@ class Bench:
     def best_rate(self, submission: Submission) -> float:
         """Return the rate of the best mean figure on the seeds' held-out parts.
 
+        Where that is the lowest or the highest of several, others beyond it are tried: a defense
+        that clips, or sends signs, has a scale of its own, and would be charged for the protocol's.
+
         Raises:
             NotApplicable: the defense does not fit the victim.
         """
-        training, seeds = self.protocol.training, self.protocol.seeds
         found = {
-            rate: fmean(self._held_out(submission, seed, rate) for seed in seeds)
-            for rate in training.rates
+            rate: self._mean_held_out(submission, rate) for rate in self.protocol.training.rates
         }
+        for _ in range(_MOST_BEYOND if len(found) > 1 else 0):
+            best = self.task.best(found)
+            if best == max(found):
+                beyond = best * _STEP_BEYOND
+            elif best == min(found):
+                beyond = best / _STEP_BEYOND
+            else:
+                break
+            beyond = float(f"{beyond:.1g}")
+            found[beyond] = self._mean_held_out(submission, beyond)
         return self.task.best(found)
 
     def price(self, submission: Submission, seed: int, rate: float, place: Provenance) -> Price:
@@ -131,8 +145,8 @@ class Bench:
         """
         made: dict[float, Trained] = {}
         found: dict[float, float] = {}
-        lower = (each for each in self.protocol.training.rates if each <= rate)
-        for each in sorted(lower, reverse=True):
+        lower = {each for each in self.protocol.training.rates if each < rate}
+        for each in (rate, *sorted(lower, reverse=True)):
             made[each] = self._train(submission, self.task.public, seed, each)
             found[each] = self.task.figure(made[each].model, self.task.public)
             if not self.task.diverged(found[each]):
@@ -144,6 +158,9 @@ class Bench:
         """Return what stands where a defense does not fit the victim."""
         named = self._named(submission, seed, place)
         return Price(**named, rate=None, reason=reason, seconds=0.0, sent=0)
+
+    def _mean_held_out(self, submission: Submission, rate: float) -> float:
+        return fmean(self._held_out(submission, seed, rate) for seed in self.protocol.seeds)
 
     def _held_out(self, submission: Submission, seed: int, rate: float) -> float:
         """Return the figure on a part of the public split of a training on the rest."""

@@ -56,9 +56,28 @@ def test_attack_that_knows_the_defense_declines_all_others(bench):
         "not_applicable",
         "knows nothing of the defense none",
     )
-    for defense in ("sign_update", "gradient_pruning", "quantise", "clip_and_noise"):
+    for defense in ("sign_update", "gradient_pruning", "quantise", "clip_and_noise", "dp_sgd"):
         records = made.run("adaptive_matching", defense, trials=1)
         assert [record.status for record in records] == ["completed"], records[0].reason
+
+
+def test_of_several_examples_each_is_clipped_by_itself(bench):
+    made = bench(
+        federation={"batch_size": 2},
+        budget={"seconds": 30, "memory_mib": 512, "gradient_evaluations": 4},
+    )
+    (record,) = made.run("adaptive_matching", "dp_sgd")
+    assert record.reason == "DP-SGD clips each of several examples by itself"
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-4])
+def test_a_lone_example_is_read_from_its_direction(bench, noise):
+    """DLG compares lengths too, of which clipping leaves nothing."""
+    made = bench(budget={"seconds": 60, "memory_mib": 512, "gradient_evaluations": 400})
+    defense = f"dp_sgd,clip=0.01,noise={noise}"
+    (plain,) = made.run("dlg,defaults", defense, trials=1)
+    (knowing,) = made.run("adaptive_matching", defense, trials=1)
+    assert knowing.metrics["psnr"] > plain.metrics["psnr"] + 6
 
 
 @pytest.mark.slow

@@ -61,6 +61,34 @@ def run(order):
     return list(measure(order))
 
 
+def upto(best, sign=1):
+    """Return held-out figures that grow with the rate, or fall, up to the best one."""
+
+    def held_out(self, submission, seed, rate):
+        return sign * min(rate, best**2 / rate)
+
+    return held_out
+
+
+@pytest.mark.parametrize(
+    ("best", "rates"), [(0.3, [0.01, 0.1]), (0.003, [0.03, 0.01]), (0.01, [0.01, 0.03])]
+)
+def test_where_the_best_rate_is_at_an_end_others_beyond_it_are_tried(
+    order, monkeypatch, best, rates
+):
+    monkeypatch.setattr(Bench, "_held_out", upto(best))
+    protocol = order(training={**TINY["training"], "rates": rates}).protocol
+    bench = Bench(protocol, tasks.load_task(protocol, Registry(), None, torch.device("cpu")))
+    assert bench.best_rate(Registry().find("defense", "none")[0]) == best
+
+
+def test_where_nothing_learns_a_few_rates_beyond_are_all_that_is_tried(order, monkeypatch):
+    tried = []
+    monkeypatch.setattr(Bench, "_held_out", lambda *given: tried.append(given[-1]) or 0.0)
+    run(order(defenses=["none"], seeds=[0]))
+    assert tried == [1e-9, 0.1, 3e-10, 9e-11, 3e-11, 9e-12]
+
+
 def test_a_price_is_recorded_for_each_defense_and_seed_and_not_again(order):
     first = run(order())
     assert first[0] == "tiny: 2 defenses, 4 trainings due"
@@ -69,7 +97,7 @@ def test_a_price_is_recorded_for_each_defense_and_seed_and_not_again(order):
     assert {(p.defense, p.seed) for p in found} == {
         (name, seed) for name in TINY["defenses"] for seed in (0, 1)
     }
-    assert all(0 <= p.accuracy <= 1 and p.rate in (1e-9, 0.1) and p.sent > 0 for p in found)
+    assert all(0 <= p.accuracy <= 1 and p.rate > 0 and p.sent > 0 for p in found)
     assert run(order()) == ["tiny: 2 defenses, 0 trainings due"]
 
 
@@ -85,17 +113,18 @@ def test_the_rate_is_chosen_over_all_seeds_even_where_one_is_measured(order, mon
 
     def held_out(self, submission, seed, rate):
         tried.append((seed, rate))
-        return {(0, 1e-9): 0.5, (1, 1e-9): 0.5, (0, 0.1): 0.9, (1, 0.1): 0.0}[seed, rate]
+        known = {(0, 1e-9): 0.5, (1, 1e-9): 0.5, (0, 0.1): 0.9, (1, 0.1): 0.0}
+        return known.get((seed, rate), 0.0)
 
     monkeypatch.setattr(Bench, "_held_out", held_out)
     run(replace(order(defenses=["none"]), seeds=(0,)))
     run(order(defenses=["none"]))
-    assert len(tried) == 4  # and not again for the other seed
+    assert tried == [(s, rate) for rate in (1e-9, 0.1, 3e-10) for s in (0, 1)]  # and not again
     assert {p.rate for p in Prices(order().results).found.values()} == {1e-9}
 
 
 def test_a_training_that_diverges_is_done_again_at_the_next_lower_rate(order, monkeypatch):
-    monkeypatch.setattr(Bench, "_held_out", lambda self, submission, seed, rate: rate)
+    monkeypatch.setattr(Bench, "_held_out", upto(1e30))
     steep = {**TINY["training"], "rounds": 30, "rates": [1e-9, 0.03, 1e30]}
     run(order(training=steep, defenses=["none"], seeds=[0]))
     (price,) = Prices(order().results).found.values()
@@ -136,7 +165,7 @@ def test_epsilon_of_differential_privacy_stands_in_the_price(order):
 
 @pytest.mark.usefixtures("counted")
 def test_text_is_priced_by_its_perplexity_at_the_rate_where_that_is_lowest(order):
-    longer = {**TINY["training"], "rounds": 40, "rates": [1e-9, 0.1]}
+    longer = {**TINY["training"], "rounds": 40, "rates": [1e-9, 0.1, 1e4]}
     lines = run(order(**TEXT, training=longer, defenses=["none", "mjp,defaults"], seeds=[0]))
     plain, unfit = Prices(order().results).found.values()
     assert 1 < plain.perplexity < VOCABULARY / 2
@@ -156,7 +185,7 @@ def test_text_that_a_masked_victim_reads_is_priced_by_its_hidden_tokens(order):
 
 @pytest.mark.usefixtures("counted")
 def test_training_on_text_that_diverges_is_done_again_at_the_next_lower_rate(order, monkeypatch):
-    monkeypatch.setattr(Bench, "_held_out", lambda self, submission, seed, rate: -rate)
+    monkeypatch.setattr(Bench, "_held_out", upto(1e30, sign=-1))
     steep = {**TINY["training"], "rounds": 40, "rates": [0.1, 1e30]}
     run(order(**TEXT, training=steep, defenses=["none"], seeds=[0]))
     (price,) = Prices(order().results).found.values()
@@ -166,7 +195,7 @@ def test_training_on_text_that_diverges_is_done_again_at_the_next_lower_rate(ord
 
 @pytest.mark.usefixtures("counted")
 def test_of_trainings_that_all_diverge_the_best_stands(order, monkeypatch):
-    monkeypatch.setattr(Bench, "_held_out", lambda self, submission, seed, rate: -rate)
+    monkeypatch.setattr(Bench, "_held_out", upto(1e30, sign=-1))
     slow = {**TINY["training"], "rates": [1e-9, 1e-3, 1e30]}
     run(order(**TEXT, training=slow, defenses=["none"], seeds=[0]))
     run(order(**TEXT, training={**slow, "rates": [1e30]}, defenses=["none"], seeds=[0]))

@@ -2,8 +2,10 @@
 
 DLG (Zhu, Liu and Han, NeurIPS 2019) as `dlg` runs it, but of the dummy gradient only that is
 compared with the update which the defense let through: of a pruned one the entries that were sent,
-of a quantised one the levels, of signs the signs, of a clipped one the direction. Of text it
-searches for embeddings, as `dlg` does.
+of a quantised one the levels, of signs the signs, of a clipped one the direction: behind Gaussian
+noise of any size, the gradient of the clipping norm that makes the update likeliest is that of
+least angle. So it is of DP-SGD, where the update is of a lone example; of several, each was clipped
+by itself. Of text it searches for embeddings, as `dlg` does.
 """
 
 from __future__ import annotations
@@ -43,6 +45,8 @@ class AdaptiveMatching(SearchAttack):
     """As of `dlg`."""
 
     def applies(self, seen: Observation) -> None:
+        if seen.defense["name"] == "dp_sgd" and seen.batch_size > 1:
+            raise NotApplicable("DP-SGD clips each of several examples by itself")
         _objective(seen.defense)
         super().applies(seen)
 
@@ -64,7 +68,7 @@ def _objective(defense: Mapping[str, Any]) -> Objective:
             return OverEntries(_Levels(int(defense["bits"]), width))
         case "sign_update":
             return OverEntries(_share_of_other_sign)
-        case "clip_and_noise":
+        case "clip_and_noise" | "dp_sgd":
             return CosineDistance()
     raise NotApplicable(f"knows nothing of the defense {defense['name']}")
 
