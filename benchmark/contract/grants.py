@@ -15,6 +15,7 @@ class Grant(StrEnum):
     LABELS = "labels"
     DATA_STATISTICS = "data_statistics"
     PUBLIC_NETWORK = "public_network"  # an image prior that the attacker owns
+    PUBLIC_IMAGES = "public_images"  # of the public split, with their labels
     TRAINED_INVERTER = "trained_inverter"  # from updates to images, of public data
     PIXEL_LEVELS = "pixel_levels"  # how many there are: 256 where images are of 8 bits
     LENGTH = "length"  # tokens of a sequence

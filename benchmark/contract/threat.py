@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benchmark.contract.batch import ImageBatch
 from benchmark.contract.grants import CONTROL_GRANTS, Grant, Server
 from benchmark.contract.types import (
     Budget,
@@ -92,6 +93,8 @@ def _copied(fact: Any) -> Any:  # noqa: ANN401  (each grant has its own type)
         return fact.clone()
     if isinstance(fact, Mapping):
         return {name: tensor.clone() for name, tensor in fact.items()}
+    if isinstance(fact, ImageBatch):
+        return ImageBatch(fact.images.clone(), fact.labels.clone())
     if isinstance(fact, DataStatistics):
         return DataStatistics(fact.mean_image.clone(), fact.mean.clone(), fact.std.clone())
     return fact

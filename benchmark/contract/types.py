@@ -11,6 +11,7 @@ from typing import Any, overload
 import torch
 from torch import Tensor, nn
 
+from benchmark.contract.batch import ImageBatch
 from benchmark.contract.grants import Grant
 from benchmark.contract.victim import Victim
 from benchmark.errors import WithheldError
@@ -109,6 +110,7 @@ class Knowledge:
     labels: Tensor | None = None
     data_statistics: DataStatistics | None = None
     public_network: nn.Module | None = None
+    public_images: ImageBatch | None = None
     trained_inverter: nn.Module | None = None
     pixel_levels: int | None = None
     length: int | None = None
@@ -223,6 +225,12 @@ class Observation:
         """A network that is not the victim, frozen, on pixels; WithheldError where not granted."""
         network: nn.Module = self.knowledge.require(Grant.PUBLIC_NETWORK)
         return network
+
+    @property
+    def public_images(self) -> ImageBatch:
+        """Images of others, with their labels; WithheldError where not granted."""
+        images: ImageBatch = self.knowledge.require(Grant.PUBLIC_IMAGES)
+        return images
 
     @property
     def trained_inverter(self) -> nn.Module:

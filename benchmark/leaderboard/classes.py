@@ -19,7 +19,7 @@ NAMES = {
     "F": "active manipulator",
     "G": "data-enhanced manipulator",
 }
-SURROGATE = frozenset({"public_text", "public_network", "trained_inverter"})
+SURROGATE = frozenset({"public_text", "public_images", "public_network", "trained_inverter"})
 """Grants made of data like the clients'."""
 
 

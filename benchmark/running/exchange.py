@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from benchmark.contract import (
     Budget,
     DataStatistics,
+    ImageBatch,
     Knowledge,
     LocalTraining,
     Observation,
@@ -35,6 +36,7 @@ _FACTS = ("labels", "truth", "public_text")  # those that are tensors
 _SPECS: dict[str, type[ImageSpec | TextSpec]] = {"vision": ImageSpec, "text": TextSpec}
 """By track."""
 _STATISTICS = ("mean_image", "mean", "std")
+_IMAGES = ("images", "labels")
 
 
 def save_model(model: nn.Module, path: Path) -> None:
@@ -78,6 +80,8 @@ def save_observation(seen: Observation, path: Path) -> None:
     tensors |= {
         f"known/{name}": getattr(known, name) for name in _FACTS if getattr(known, name) is not None
     }
+    if known.public_images is not None:
+        tensors |= {f"public/{name}": getattr(known.public_images, name) for name in _IMAGES}
     tensors |= {f"key/{name}": key for name, key in (known.client_keys or {}).items()}
     tensors |= {f"initial/{name}": weight for name, weight in (known.initial or {}).items()}
     for place, later in enumerate(seen.later):
@@ -116,12 +120,14 @@ def load_observation(
         }
 
     update, other, data, facts = (part(p) for p in ("update/", "other/", "data/", "known/"))
+    public = part("public/")
     knowledge = Knowledge(
         batch_size=meta["batch_size"],
         pixel_levels=meta["pixel_levels"],
         length=meta["length"],
         **{name: facts.get(name) for name in _FACTS},
         data_statistics=DataStatistics(**data) if data else None,
+        public_images=ImageBatch(**public) if public else None,
         public_network=public_network,
         trained_inverter=trained_inverter,
         client_keys=part("key/") if meta["colludes"] else None,

@@ -26,6 +26,7 @@ from benchmark.tracks.setting import Setting, client
 from benchmark.victims import ImageSettings, ImageSpec, ImageVictim, Stage, build, layer_inputs
 
 _LEVELS = 256  # of a pixel of 8 bits
+_PUBLIC_IMAGES = 1000  # of the public split, drawn, where they are granted
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class VisionSetting(Setting):
     mirror: Path | None
     device: torch.device
     public_network: nn.Module | DataUnavailable | None = None
+    public_images: ImageBatch | None = None
 
     @classmethod
     def load(
@@ -51,7 +53,8 @@ class VisionSetting(Setting):
         """
         chosen = protocol.data
         data = load_images(chosen.entry, chosen.split, chosen.size, mirror)
-        statistics = load_images(chosen.entry, "train", chosen.size, mirror).statistics
+        others = load_images(chosen.entry, "train", chosen.size, mirror)
+        statistics = others.statistics
         if Grant.PIXEL_LEVELS in protocol.threat.grants and not _in_levels(data.images[:1]):
             raise ProtocolError(
                 f"pixel_levels is granted; wanted images of 8 bits, and {chosen.name} at "
@@ -74,7 +77,14 @@ class VisionSetting(Setting):
             rows = candidate_rows(data.labels, generator(0, protocol.name, "candidates"))
             candidates = Candidates(data.images.__getitem__, rows, embed)
         scorer = ImageScorer(protocol.metrics, std, _lpips_files(mirror), candidates)
-        return cls(protocol, data, statistics, scorer, mirror, device, network)
+        shown = None
+        if Grant.PUBLIC_IMAGES in protocol.threat.grants:
+            order = torch.randperm(
+                len(others.labels), generator=generator(0, protocol.name, "public images")
+            )
+            rows = order[:_PUBLIC_IMAGES]
+            shown = ImageBatch(others.images[rows], others.labels[rows])
+        return cls(protocol, data, statistics, scorer, mirror, device, network, shown)
 
     def round(self, seed: int, key: Key = PUBLIC) -> Round:
         """Make the undefended round of one seed; a trained victim is the seed's, known to all."""
@@ -118,6 +128,7 @@ class VisionSetting(Setting):
             Grant.BATCH_SIZE: self.protocol.federation.examples,
             Grant.DATA_STATISTICS: self.statistics,
             Grant.PIXEL_LEVELS: _LEVELS,
+            Grant.PUBLIC_IMAGES: self.public_images,
             Grant.PUBLIC_NETWORK: None
             if isinstance(self.public_network, DataUnavailable)
             else self.public_network,

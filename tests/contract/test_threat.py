@@ -9,6 +9,7 @@ from benchmark.contract import (
     Budget,
     DataStatistics,
     Grant,
+    ImageBatch,
     ThreatModel,
     Update,
     observe,
@@ -22,6 +23,7 @@ FACTS = {
     "labels": torch.tensor([1, 2, 3]),
     "data_statistics": DataStatistics(torch.zeros(1, 2, 2), torch.zeros(1), torch.ones(1)),
     "public_network": nn.Linear(1, 1),
+    "public_images": ImageBatch(torch.zeros(2, 1, 2, 2), torch.tensor([4, 5])),
     "trained_inverter": nn.Linear(1, 1),
     "pixel_levels": 256,
     "length": 5,
@@ -44,7 +46,7 @@ def seen_under(grants, **more):
 
 
 def assert_equal(found, wanted):
-    if isinstance(wanted, DataStatistics):
+    if isinstance(wanted, (DataStatistics, ImageBatch)):
         found, wanted = vars(found), vars(wanted)
     if isinstance(wanted, nn.Module):
         assert found is wanted

@@ -4,7 +4,7 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from benchmark.contract import LocalTraining, Update
+from benchmark.contract import ImageBatch, LocalTraining, Update
 from benchmark.errors import PluginError
 from benchmark.running.exchange import (
     load_model,
@@ -74,7 +74,9 @@ def test_observation_crosses_bit_by_bit(bench, seen_by, tmp_path):
     grants = ["batch_size", "labels", "data_statistics"]
     budget = {"seconds": 5, "memory_mib": 256, "gradient_evaluations": 7}
     seen = seen_by(bench(threat={"grants": grants}, budget=budget), "random")[1]
-    seen = replace(seen, knowledge=replace(seen.knowledge, pixel_levels=256))
+    public = ImageBatch(torch.rand(2, 1, 4, 4), torch.tensor([7, 8]))
+    known = replace(seen.knowledge, pixel_levels=256, public_images=public)
+    seen = replace(seen, knowledge=known)
     save_observation(seen, tmp_path / "seen")
     there = load_observation(tmp_path / "seen", seen.model, CPU)
     assert set(there.update) == set(seen.update)
@@ -83,6 +85,8 @@ def test_observation_crosses_bit_by_bit(bench, seen_by, tmp_path):
     assert torch.equal(there.data_statistics.mean_image, seen.data_statistics.mean_image)
     assert there.batch_size == seen.batch_size
     assert there.pixel_levels == 256
+    assert torch.equal(there.public_images.images, public.images)
+    assert torch.equal(there.public_images.labels, public.labels)
     assert there.knowledge.defense == seen.knowledge.defense
     assert there.budget == seen.budget
     assert there.budget.gradient_evaluations == 7
