@@ -12,6 +12,7 @@ from benchmark.leaderboard.figures import Figure
 from benchmark.leaderboard.picture import INK, drawing, svg
 
 _INCHES = (9.0, 4.4)
+_LINE = 0.15  # inches of a defense's name beside the dots
 _COLUMNS, _ROWS = 36, 22  # of numbers that find room beside one another
 _AROUND = sorted(
     ((right, up) for right in range(-3, 4) for up in range(-3, 4)),
@@ -41,7 +42,8 @@ def picture(dots: Sequence[Dot], worst: str, figure: Figure) -> str:
     """
     dots = sorted(dots)
     log = not figure.higher
-    with drawing(_INCHES) as drawn:
+    wide, high = _INCHES
+    with drawing((wide, max(high, _LINE * (len(dots) + 3)))) as drawn:
         axes = drawn.add_subplot()
         for number, dot in enumerate(dots, start=1):
             label = f"{number}  {dot.name}"
