@@ -8,7 +8,7 @@ its default, and beyond them for as long as the outermost is the best.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -112,11 +112,15 @@ def next_rate(mismatch: dict[float, float], default: float) -> float | None:
     for factor in FACTORS:
         if (rate := _rounded(default * factor)) not in mismatch:
             return rate
-    best = choose(mismatch, default)
-    beyond = {min(mismatch): best / STEP, max(mismatch): best * STEP}.get(best)
-    if beyond is None or max(beyond / default, default / beyond) > MOST:
+    further = beyond(mismatch, choose(mismatch, default), STEP)
+    if further is None or max(further / default, default / further) > MOST:
         return None
-    return _rounded(beyond)
+    return _rounded(further)
+
+
+def beyond(tried: Collection[float], best: float, step: float) -> float | None:
+    """Return the rate a step further than the best; None where that lies within those tried."""
+    return {min(tried): best / step, max(tried): best * step}.get(best)
 
 
 def _rounded(rate: float) -> float:

@@ -11,6 +11,7 @@ tracks, seeds and cell. Every record hangs on it."""
 TOOLBOX = {
     "closedform": 2,
     "counts": 1,
+    "gradients": 1,
     "inverter": 1,
     "labels": 1,
     "matching": 1,

@@ -21,6 +21,7 @@ from benchmark.registry import Registry, Submission
 from benchmark.running.provenance import provenance
 from benchmark.running.wall import demand_trust
 from benchmark.seeds import PUBLIC, generator
+from benchmark.tunings import beyond
 from benchmark.utility.federated import Trained, train
 from benchmark.utility.tasks import Task, load_task
 
@@ -104,15 +105,11 @@ class Bench:
             rate: self._mean_held_out(submission, rate) for rate in self.protocol.training.rates
         }
         for _ in range(_MOST_BEYOND if len(found) > 1 else 0):
-            best = self.task.best(found)
-            if best == max(found):
-                beyond = best * _STEP_BEYOND
-            elif best == min(found):
-                beyond = best / _STEP_BEYOND
-            else:
+            further = beyond(found, self.task.best(found), _STEP_BEYOND)
+            if further is None:
                 break
-            beyond = float(f"{beyond:.1g}")
-            found[beyond] = self._mean_held_out(submission, beyond)
+            rate = float(f"{further:.1g}")
+            found[rate] = self._mean_held_out(submission, rate)
         return self.task.best(found)
 
     def price(self, submission: Submission, seed: int, rate: float, place: Provenance) -> Price:

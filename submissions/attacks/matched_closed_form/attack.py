@@ -12,10 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor
-from torch.func import functional_call
-from torch.nn.functional import cross_entropy
 
 from benchmark.api import (
     Attack,
@@ -26,8 +23,8 @@ from benchmark.api import (
     Reconstruction,
     Stack,
     Update,
-    weights,
 )
+from benchmark.toolbox.gradients import gradient_of_images
 from benchmark.toolbox.labels import labels_of_images
 from benchmark.toolbox.matching import LBFGS, Search, SearchAttack, SquaredDistance, search
 from submissions.attacks.batch_closed_form.attack import BatchClosedForm
@@ -86,14 +83,8 @@ def _pixels(answer: Reconstruction) -> Tensor:
 def _explained(seen: Observation, images: Tensor, labels: Tensor | None) -> bool:
     """Tell whether the gradient of these images is the update, but for float32's rounding."""
     assert labels is not None
-    victim = ImageVictim.of(seen.model)
-    known = {name: weights(victim)[name].detach().requires_grad_() for name in seen.update}
-    normalised = (images.to(victim.mean) - victim.mean) / victim.std
-    loss = cross_entropy(functional_call(victim.network, known, normalised), labels)
-    gradients = torch.autograd.grad(
-        loss, list(known.values()), allow_unused=True, materialize_grads=True
-    )
-    off = Update({k: g - seen.update[k] for k, g in zip(known, gradients, strict=True)})
+    gradient = gradient_of_images(seen, images, labels)
+    off = Update({name: each - seen.update[name] for name, each in gradient.items()})
     return off.norm() <= _ROUNDING * seen.update.norm()
 
 

@@ -14,14 +14,11 @@ like the public ones. The paper knows factor and noise.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.func import functional_call
-from torch.nn.functional import cross_entropy
 
 from benchmark.api import (
     Attack,
@@ -31,8 +28,9 @@ from benchmark.api import (
     Observation,
     Reconstruction,
     Stack,
-    weights,
+    Update,
 )
+from benchmark.toolbox.gradients import gradient_of_images
 
 
 @dataclass(frozen=True)
@@ -55,42 +53,27 @@ class PriorAware(Attack):
 
     def reconstruct_stack(self, stack: Stack) -> list[Reconstruction]:
         first = stack[0]
-        public, tried = first.public_images, first.budget.gradient_evaluations
-        sent = [_unit(list(seen.averaged().update.values())) for seen in stack]
-        cosines = torch.tensor(
-            [[float(update @ gradient) for update in sent] for gradient in _gradients(first, tried)]
-        ).double()
+        tried = first.budget.gradient_evaluations
+        images, labels = first.public_images.images[:tried], first.public_images.labels[:tried]
+        sent = [_unit(seen.averaged().update) for seen in stack]
+        cosines = []
+        for image, label in zip(images[:, None], labels[:, None], strict=True):
+            gradient = _unit(gradient_of_images(first, image, label))
+            cosines.append([float(update @ gradient) for update in sent])
         # of an angle above 90 degrees, the factor that suits best is none
-        likelihood = -0.5 * len(sent[0]) * (1 - cosines.clamp_min(0).square()).log()
+        square = torch.tensor(cosines).double().clamp_min(0).square()
+        likelihood = -0.5 * len(sent[0]) * (1 - square).log()
         return [
             Reconstruction(
-                images=torch.einsum("n,nchw->chw", share.float(), public.images[: len(share)])[
-                    None
-                ],
-                labels=torch.bincount(public.labels[: len(share)], share).argmax()[None],
+                images=torch.einsum("n,nchw->chw", share.float(), images)[None],
+                labels=torch.bincount(labels, share).argmax()[None],
                 gradient_evaluations=len(share),
             )
             for share in likelihood.softmax(0).T
         ]
 
 
-def _gradients(seen: Observation, most: int) -> Iterator[Tensor]:
-    """Yield the gradient of each public image, a unit vector of the entries that were sent."""
-    victim, public = ImageVictim.of(seen.model), seen.public_images
-    known = {name: weights(victim)[name].detach().requires_grad_() for name in seen.update}
-    for image, label in zip(public.images[:most, None], public.labels[:most, None], strict=True):
-        normalised = (image.to(victim.mean) - victim.mean) / victim.std
-        loss = cross_entropy(
-            functional_call(victim.network, known, normalised), label.to(victim.device)
-        )
-        yield _unit(
-            torch.autograd.grad(
-                loss, list(known.values()), allow_unused=True, materialize_grads=True
-            )
-        )
-
-
-def _unit(tensors: list[Tensor] | tuple[Tensor, ...]) -> Tensor:
+def _unit(update: Update) -> Tensor:
     """Return all entries as one vector of norm 1, or of zeros where all are."""
-    entries = torch.cat([tensor.flatten() for tensor in tensors])
+    entries = torch.cat([tensor.flatten() for tensor in update.values()])
     return entries / entries.norm().clamp_min(torch.finfo(entries.dtype).tiny)
