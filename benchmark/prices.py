@@ -47,6 +47,8 @@ class Price(BaseModel):
     """Why there is neither."""
     diagnostics: dict[str, float] = {}
     """What the trained victim makes of shuffled images, and its positions, by name."""
+    slowdown: float | None = None
+    """A client's time in a round, of that of one without a defense; None where not measured."""
     seconds: float
     """Of all clients and the server, the choice of the rate left out."""
     sent: int

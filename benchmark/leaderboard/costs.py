@@ -78,7 +78,8 @@ class Costs:
             "where the lowest or the highest does best, or the next lower one where it diverges. "
             f"{self.figure.meaning} of the private split, mean ± "
             f"standard deviation over seeds; what is {self.figure.cost.lower()} is told over the "
-            "seeds that both ran with."
+            "seeds that both ran with. The slowdown is a client's time in a round, of that of one "
+            "without a defense, both measured in turn."
         )
         if self._shuffler is not None:
             setting += (
@@ -101,7 +102,7 @@ class Costs:
         return "\n\n".join([*blocks, links.definitions()]) + "\n"
 
     def table(self, links: Links) -> str:
-        """Return a row a defense: what is read behind it, figure, epsilon, seconds, bytes."""
+        """Return a row a defense: what is read behind it, figure, epsilon, time, bytes."""
         rows = []
         for name, prices in self.prices.items():
             first = prices[0]
@@ -113,14 +114,14 @@ class Costs:
                     self.lost(name),
                     *([self._consistency(name)] if self._shuffler else []),
                     _epsilon(first),
-                    f"{fmean(one.seconds for one in prices):.0f}",
+                    _slowdown(prices),
                     f"{first.sent / _MEGABYTE:.1f}",
                 ]
             )
         unit = f", {prose(self.sections[0].unit)}" if self.sections else ""
         headers = ["Defense", f"Worst case{unit}", self.figure.column, self.figure.cost]
         shuffled = ["Consistency, %"] if self._shuffler else []
-        return grid([*headers, *shuffled, "Epsilon", "Seconds", "MiB sent"], rows)
+        return grid([*headers, *shuffled, "Epsilon", "Slowdown", "MiB sent"], rows)
 
     def sentence(self) -> str:
         """Return what holds, and what the least costly of it costs."""
@@ -250,3 +251,8 @@ def _by_defense(found: Iterable[Price], figure: Figure) -> dict[str, list[Price]
 def _epsilon(price: Price) -> str:
     found = price.description.get("epsilon")
     return f"{found:.1f}" if isinstance(found, int | float) else "no epsilon"
+
+
+def _slowdown(prices: Iterable[Price]) -> str:
+    found = [one.slowdown for one in prices if one.slowdown is not None]
+    return f"{fmean(found):.1f}" if found else DASH

@@ -63,13 +63,11 @@ def train(
         NotApplicable: the defense does not fit the victim.
     """
     began = time.perf_counter()
-    hardened = defense.harden(victim, generator(seed, name, "harden", label))
-    keyed = defense.keyed(hardened, PUBLIC.draws(seed, name, "keyed", label))
-    held = copy.deepcopy(keyed.server_view(hardened))
+    keyed, held = arm(defense, label, victim, name, seed)
     client = Client(local=training.local())
-    parts = shares(data, training, seed, name)
     orders = [
-        _rows(part, training.batch_size, seed, name, number) for number, part in enumerate(parts)
+        batches(part, training.batch_size, seed, name, number)
+        for number, part in enumerate(shares(data, training, seed, name))
     ]
     speed: dict[str, Tensor] = {}
     sent = 0
@@ -80,7 +78,7 @@ def train(
             batch = data.select(next(order))
             use = (seed, name, "utility", label, turn, number)
             try:
-                update = _answer(client, keyed, model, batch, use)
+                update = answer(client, keyed, model, batch, use)
             except RefusedError:
                 continue
             updates.append(update)
@@ -89,6 +87,15 @@ def train(
             break
         _step(held, updates, speed, rate, training.momentum)
     return Trained(keyed.client_view(held), time.perf_counter() - began, sent)
+
+
+def arm(
+    defense: Defense, label: str, victim: Victim, name: str, seed: int
+) -> tuple[Defense, Victim]:
+    """Return a defense as clients hold it, and the victim that it makes, as the server holds it."""
+    hardened = defense.harden(victim, generator(seed, name, "harden", label))
+    keyed = defense.keyed(hardened, PUBLIC.draws(seed, name, "keyed", label))
+    return keyed, copy.deepcopy(keyed.server_view(hardened))
 
 
 def shares(data: Batch, training: Training, seed: int, name: str) -> list[Tensor]:
@@ -119,8 +126,8 @@ def shares(data: Batch, training: Training, seed: int, name: str) -> list[Tensor
     return found
 
 
-def _rows(part: Tensor, size: int, seed: int, name: str, client: int) -> Iterator[Tensor]:
-    """Yield a client's batches for ever, epoch after epoch."""
+def batches(part: Tensor, size: int, seed: int, name: str, client: int) -> Iterator[Tensor]:
+    """Yield the rows of a client's batches for ever, epoch after epoch."""
     draws = generator(seed, name, "batches", client)
     while True:
         order = part[torch.randperm(len(part), generator=draws)]
@@ -128,7 +135,7 @@ def _rows(part: Tensor, size: int, seed: int, name: str, client: int) -> Iterato
         yield from torch.split(whole, size)
 
 
-def _answer(
+def answer(
     client: Client, defense: Defense, model: Victim, given: Batch, use: tuple[str | int, ...]
 ) -> Update:
     """Return what one client sends in one round."""

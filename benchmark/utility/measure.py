@@ -23,6 +23,7 @@ from benchmark.running.wall import demand_trust
 from benchmark.seeds import PUBLIC, generator
 from benchmark.tunings import beyond
 from benchmark.utility.federated import Trained, train
+from benchmark.utility.slowdown import slowdown
 from benchmark.utility.tasks import Task, load_task
 
 _STEP_BEYOND = 3.2  # from .1 to .3 to 1: about as far as the protocols' rates are apart
@@ -129,8 +130,20 @@ class Bench:
             **said,
             rate=rate,
             diagnostics=self.task.diagnose(trained.model, draws),
+            slowdown=self._slowdown(submission, seed),
             seconds=trained.seconds,
             sent=trained.sent,
+        )
+
+    def _slowdown(self, submission: Submission, seed: int) -> float:
+        return slowdown(
+            self.task.victim(seed),
+            submission.build(),
+            submission.label,
+            self.task.public,
+            self.protocol.training,
+            name=self.protocol.name,
+            seed=seed,
         )
 
     def _settled(self, submission: Submission, seed: int, rate: float) -> tuple[float, Trained]:
@@ -195,9 +208,13 @@ class Bench:
 
 
 def _recorded_rate(protocol: UtilityProtocol, defense: Submission, prices: Prices) -> float | None:
-    """Return the rate that was chosen for a defense when other seeds were measured."""
+    """Return the rate that was chosen for a defense when other seeds were measured.
+
+    A seed that diverged at it has a lower one.
+    """
     own = (prices.found.get(_key(protocol, defense, seed)) for seed in protocol.seeds)
-    return next((price.rate for price in own if price is not None), None)
+    rates = (price.rate for price in own if price is not None)
+    return max((rate for rate in rates if rate is not None), default=None)
 
 
 def _key(protocol: UtilityProtocol, defense: Submission, seed: int) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ def priced(folder):
                     accuracy=accuracy,
                     diagnostics={} if accuracy is None else {"consistency": accuracy / 2},
                     reason=None if accuracy is not None else "too narrow",
+                    slowdown=2.5,
                     seconds=4,
                     sent=2**20,
                     provenance=PLACE,
@@ -92,7 +93,7 @@ def test_a_row_tells_what_is_read_and_what_it_costs(priced):
     priced("none", [0.9, 0.92], READ)
     folder = priced("noise,scale=1", [0.7, 0.72], HIDDEN)
     assert "| `noise,scale=1` | 🟢 [10.00" in page(folder)
-    assert "| 71.0 ± 1.4 | 20.0 | 35.5 | no epsilon | 4 | 1.0 |" in page(folder)
+    assert "| 71.0 ± 1.4 | 20.0 | 35.5 | no epsilon | 2.5 | 1.0 |" in page(folder)
 
 
 def test_the_worst_case_is_that_of_all_protocols_of_the_victim(priced):
