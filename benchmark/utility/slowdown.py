@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from statistics import median
 
 from benchmark.contract import Batch, Defense, Victim
 from benchmark.errors import RefusedError
@@ -13,7 +12,7 @@ from benchmark.federation import Client
 from benchmark.protocol import Training
 from benchmark.utility.federated import answer, arm, batches, shares
 
-_TURNS = 15
+_TURNS = 20
 
 
 def slowdown(
@@ -29,8 +28,8 @@ def slowdown(
 ) -> float:
     """Return a client's time in a round behind a defense, of that of one without.
 
-    Both are timed in turn on the same batches, after one that is not counted, and the median of
-    their ratios is returned: what else the machine does meanwhile slows both.
+    Both are timed in turn on the same batches, and the shortest of each is taken: what else the
+    machine does meanwhile only adds.
 
     Args:
         victim: the model that the server makes.
@@ -55,8 +54,9 @@ def slowdown(
             answer(client, used, used.client_view(model), batch, (seed, name, "time", label, turn))
         return clock() - began
 
-    ratios = []
-    for turn in range(1 + _TURNS):
+    defended, undefended = [], []
+    for turn in range(_TURNS):
         batch = data.select(next(order))
-        ratios.append(timed(keyed, held, batch, turn) / timed(plain, victim, batch, turn))
-    return median(ratios[1:])
+        defended.append(timed(keyed, held, batch, turn))
+        undefended.append(timed(plain, victim, batch, turn))
+    return min(defended) / min(undefended)
