@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from statistics import median
 
 from benchmark.contract import Batch, Defense, Victim
 from benchmark.errors import RefusedError
@@ -24,12 +25,12 @@ def slowdown(
     *,
     name: str,
     seed: int,
-    clock: Callable[[], float] = time.perf_counter,
+    clock: Callable[[], float] = time.process_time,
 ) -> float:
-    """Return a client's time in a round behind a defense, of that of one without.
+    """Return a client's processor time in a round behind a defense, of that of one without.
 
-    Both are timed in turn on the same batches, and the shortest of each is taken: what else the
-    machine does meanwhile only adds.
+    Both are timed in turn on the same batches, after one that is not counted, and the median of
+    their ratios is returned; of processor time, which other work of the machine counts little in.
 
     Args:
         victim: the model that the server makes.
@@ -54,9 +55,8 @@ def slowdown(
             answer(client, used, used.client_view(model), batch, (seed, name, "time", label, turn))
         return clock() - began
 
-    defended, undefended = [], []
-    for turn in range(_TURNS):
+    ratios = []
+    for turn in range(1 + _TURNS):
         batch = data.select(next(order))
-        defended.append(timed(keyed, held, batch, turn))
-        undefended.append(timed(plain, victim, batch, turn))
-    return min(defended) / min(undefended)
+        ratios.append(timed(keyed, held, batch, turn) / timed(plain, victim, batch, turn))
+    return median(ratios[1:])
