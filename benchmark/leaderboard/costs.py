@@ -198,7 +198,7 @@ class Costs:
     def lost(self, name: str) -> str:
         """Return what a defense costs in its figure; a dash where it is not measured."""
         loss = None if name == NONE else self.loss(name)
-        return DASH if loss is None else f"{loss + 0.0:.1f}"
+        return DASH if loss is None else f"{loss:z.1f}"
 
 
 def costs(results: Path, sections: Sequence[Section]) -> list[Costs]:

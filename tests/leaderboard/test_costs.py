@@ -118,6 +118,11 @@ def test_what_is_lost_is_told_over_the_seeds_that_both_ran_with(priced):
     assert "| 80.0 | 10.0 |" in page(priced("dear", [0.8], HIDDEN))
 
 
+def test_what_gains_less_than_is_shown_loses_nothing(priced):
+    priced("none", [0.9], READ)
+    assert "| 90.0 | 0.0 |" in page(priced("kind", [0.9003], HIDDEN))
+
+
 def test_the_sentence_names_the_least_costly_of_what_holds(priced):
     priced("none", [0.9], READ)
     priced("cheap", [0.89], READ)
