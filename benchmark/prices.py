@@ -48,7 +48,7 @@ class Price(BaseModel):
     diagnostics: dict[str, float] = {}
     """What the trained victim makes of shuffled images, and its positions, by name."""
     slowdown: float | None = None
-    """A client's processor time in a round, of that of one without a defense."""
+    """A client's processor time in a round, as a multiple of that of one without a defense."""
     seconds: float
     """Of all clients and the server, the choice of the rate left out."""
     sent: int

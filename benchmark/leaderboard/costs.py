@@ -78,8 +78,8 @@ class Costs:
             "where the lowest or the highest does best, or the next lower one where it diverges. "
             f"{self.figure.meaning} of the private split, mean ± "
             f"standard deviation over seeds; what is {self.figure.cost.lower()} is told over the "
-            "seeds that both ran with. The slowdown is a client's processor time in a round, of "
-            "that of one without a defense, both measured in turn."
+            "seeds that both ran with. Slowdown is a client's processor time in a round, as a "
+            "multiple of that of one without a defense, both measured in turn."
         )
         if self._shuffler is not None:
             setting += (

@@ -96,7 +96,7 @@ def digits(score: Estimate) -> Callable[[float], str]:
         two_digits = [1 - _exponent(number) for number in (score.std, score.mean) if number]
         places = min(places, max(two_digits))
     places = max(places, 0)
-    return lambda number: f"{round(number, places) + 0.0:.{places}f}"  # + 0.0: no -0.0
+    return lambda number: f"{number:z.{places}f}"  # z: no -0.0
 
 
 def spread(score: Estimate) -> str:

@@ -21,8 +21,9 @@ def gradient_of_images(seen: Observation, images: Tensor, labels: Tensor) -> Upd
         labels: (batch,) int64.
     """
     victim = ImageVictim.of(seen.model)
+    held = weights(victim)
     # a search may have frozen the model's own
-    known = {name: weights(victim)[name].detach().requires_grad_() for name in seen.update}
+    known = {name: held[name].detach().requires_grad_() for name in seen.update}
     loss = functional_call(
         _Loss(victim),
         {f"victim.network.{name}": weight for name, weight in known.items()},

@@ -27,10 +27,10 @@ def slowdown(
     seed: int,
     clock: Callable[[], float] = time.process_time,
 ) -> float:
-    """Return a client's processor time in a round behind a defense, of that of one without.
+    """Return a client's processor time in a round, as a multiple of that of one without a defense.
 
     Both are timed in turn on the same batches, after one that is not counted, and the median of
-    their ratios is returned; of processor time, which other work of the machine counts little in.
+    their ratios is returned. Other work of the machine counts little in a ratio of processor time.
 
     Args:
         victim: the model that the server makes.

@@ -123,6 +123,22 @@ def test_the_rate_is_chosen_over_all_seeds_even_where_one_is_measured(order, mon
     assert {p.rate for p in Prices(order().results).found.values()} == {1e-9}
 
 
+def test_other_seeds_take_the_rate_that_was_chosen_not_one_that_a_seed_went_down_to(
+    order, monkeypatch
+):
+    monkeypatch.setattr(Bench, "_held_out", upto(0.1))
+    settled = Bench._settled
+
+    def diverging(self, submission, seed, rate):
+        return settled(self, submission, seed, 1e-9 if seed == 0 else rate)
+
+    monkeypatch.setattr(Bench, "_settled", diverging)
+    run(order(defenses=["none"]))
+    run(replace(order(defenses=["none"]), seeds=(2,)))
+    rates = {price.seed: price.rate for price in Prices(order().results).found.values()}
+    assert rates == {0: 1e-9, 1: 0.1, 2: 0.1}
+
+
 def test_a_training_that_diverges_is_done_again_at_the_next_lower_rate(order, monkeypatch):
     monkeypatch.setattr(Bench, "_held_out", upto(1e30))
     steep = {**TINY["training"], "rounds": 30, "rates": [1e-9, 0.03, 1e30]}
