@@ -113,7 +113,7 @@ class Costs:
                     self._figure(name),
                     self.lost(name),
                     *([self._consistency(name)] if self._shuffler else []),
-                    _epsilon(first),
+                    self._epsilon(first),
                     _slowdown(prices),
                     f"{first.sent / _MEGABYTE:.1f}",
                 ]
@@ -195,6 +195,14 @@ class Costs:
         ]
         return f"{fmean(found):.1f}" if found else DASH
 
+    def _epsilon(self, price: Price) -> str:
+        found = price.description.get("epsilon")
+        if not isinstance(found, int | float):
+            return "no epsilon"
+        rounds = price.description.get("rounds", self.protocol.training.rounds)
+        of_another = "" if rounds == self.protocol.training.rounds else f" of {rounds} rounds"
+        return f"{found:.1f}{of_another}"
+
     def lost(self, name: str) -> str:
         """Return what a defense costs in its figure; a dash where it is not measured."""
         loss = None if name == NONE else self.loss(name)
@@ -246,11 +254,6 @@ def _by_defense(found: Iterable[Price], figure: Figure) -> dict[str, list[Price]
         return name != NONE, cost, name
 
     return {name: prices[name] for name in sorted(prices, key=key)}
-
-
-def _epsilon(price: Price) -> str:
-    found = price.description.get("epsilon")
-    return f"{found:.1f}" if isinstance(found, int | float) else "no epsilon"
 
 
 def _slowdown(prices: Iterable[Price]) -> str:

@@ -145,6 +145,14 @@ def test_epsilon_stands_where_a_defense_promises_one(priced):
     assert "| 3.2 |" in page(priced("dp", [0.5], HIDDEN, epsilon=3.21))
 
 
+def test_an_epsilon_of_another_training_names_its_rounds(priced):
+    priced("none", [0.9], READ)
+    folder = priced("short", [0.5], HIDDEN, epsilon=3.21, rounds=1000)
+    assert "| 3.2 of 1000 rounds |" in page(folder)
+    folder = priced("own", [0.5], HIDDEN, epsilon=4.56, rounds=load_utility(NAME).training.rounds)
+    assert "| 4.6 |" in page(folder)
+
+
 def test_a_defense_that_does_not_fit_says_why(priced):
     priced("none", [0.9], READ)
     assert "| n/a: too narrow |" in page(priced("narrow", [None]))
