@@ -277,6 +277,7 @@ def test_dp_sgd_without_noise_promises_nothing():
         "dp_sgd,rounds=0",
         "narrow_width,share=0",
         "soteria,pruned=1.1",
+        "model_encryption,condition=0.5",
         "precode,width=0",
         "precode,weight=-1",
         "censor,reading=own",
@@ -287,6 +288,19 @@ def test_dp_sgd_without_noise_promises_nothing():
 def test_argument_out_of_its_range_is_refused_by_name(label):
     argument = label.split(",")[1]
     with pytest.raises(PluginError, match=re.escape(f"defense {label}: {argument} should")):
+        built(label)
+
+
+@pytest.mark.parametrize(
+    ("label", "why"),
+    [
+        ("withhold,blocks=4-1", "blocks from 4 to 1; wanted the first one first"),
+        ("withhold,part=positions,blocks=1-2", "positions are of no block"),
+        ("mjp,positions=none", "wanted none of both"),
+    ],
+)
+def test_arguments_that_contradict_each_other_are_refused(label, why):
+    with pytest.raises(PluginError, match=why):
         built(label)
 
 

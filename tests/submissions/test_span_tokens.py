@@ -33,9 +33,20 @@ def see(model, tokens, masked=None):
     return observed(model, Update(dict(zip(parameters, gradients, strict=True))), tokens.shape)
 
 
-def observed(model, update, shape):
+def observed(model, update, shape, later=()):
     known = Knowledge(batch_size=shape[0], length=shape[1])
-    return Observation(update, model, known, Budget(60, 2**30), torch.Generator().manual_seed(0))
+    draws = torch.Generator().manual_seed(0)
+    return Observation(update, model, known, Budget(60, 2**30), draws, later=later)
+
+
+def noisy(update, scale, draws):
+    """Return an update with noise of a share of each tensor's size."""
+    return Update(
+        {
+            name: one + scale * one.std() * torch.randn(one.shape, generator=draws)
+            for name, one in update.items()
+        }
+    )
 
 
 def written(sequences, seed=0):
@@ -197,3 +208,14 @@ def test_the_grouping_by_projectors_wants_the_gradients_of_biases():
     rest = {name: g for name, g in seen.update.items() if not name.endswith("c_attn.bias")}
     with pytest.raises(NotApplicable, match="no gradient of transformer"):
         by_projectors().applies(observed(model, Update(rest), tokens.shape))
+
+
+def test_rounds_of_one_batch_are_averaged_so_that_noise_hides_less():
+    model, tokens = make("gpt2"), written(1)
+    update, draws = see(model, tokens).update, torch.Generator().manual_seed(1)
+    sent = [noisy(update, 1.0, draws) for _ in range(64)]
+    once, often = (
+        attack().reconstruct(observed(model, sent[0], tokens.shape, later)).tokens == tokens
+        for later in ((), tuple(sent[1:]))
+    )
+    assert once.float().mean() < 0.7 < often.float().mean()

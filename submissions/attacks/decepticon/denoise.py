@@ -37,11 +37,11 @@ def jumps(rows: Tensor, expected: int) -> tuple[Tensor, Tensor]:
     """
     edges = _pursue(rows, expected)
     noise = noise_of(rows)
+    sums = torch.cat([torch.zeros_like(rows[:1]), rows.cumsum(0)])
     while len(edges):
         bounds = torch.cat([torch.zeros(1, dtype=torch.int64), edges + 1])
         ends = torch.cat([bounds[1:], torch.tensor([len(rows)])])
         sizes = (ends - bounds).float()
-        sums = torch.cat([torch.zeros_like(rows[:1]), rows.cumsum(0)])
         means = (sums[ends] - sums[bounds]) / sizes.clamp_min(1)[:, None]
         lost = means[:-1] - means[1:]
         alone = noise**2 * rows.shape[1] * (1 / sizes[:-1] + 1 / sizes[1:].clamp_min(1))

@@ -55,6 +55,7 @@ class SpanTokens(Attack):
             check_sequences(seen.update, seen.model, seen.length)
 
     def reconstruct(self, seen: Observation) -> Reconstruction:
+        seen = seen.averaged()
         found = self._read(seen)
         labels_alone = label_places(seen.model, found.tokens)
         scores = label_scores(seen.update, seen.model, found.tokens, labels_alone)

@@ -1,8 +1,8 @@
 """Fixed sine-cosine positions instead of learned ones (APRIL, Lu et al., CVPR 2022, section 4.2).
 
-No position gradient exists, so none is sent; the server knows the positions. The paper does not
-say which encoding it means, and the choice decides what is hidden: see `benchmark/victims/
-positions.py` for the three and their ranks.
+For images. No position gradient exists, so none is sent; the server knows the positions. The paper
+does not say which encoding it means, and the choice decides what is hidden: see
+`benchmark/victims/positions.py` for the three and their ranks.
 """
 
 from __future__ import annotations

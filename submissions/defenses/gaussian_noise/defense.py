@@ -1,6 +1,7 @@
 """Gaussian noise on the update (APRIL, Lu et al., CVPR 2022, section 4.2, Fig. 6).
 
-The code, and the difference from the paper, are those of `benchmark.toolbox.noise`.
+For images and text. The code, and the difference from the paper, are those of
+`benchmark.toolbox.noise`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The update sent in 16 bits (Micikevicius et al., ICLR 2018), which saves bytes before it defends.
 
-Gradients are computed in float32 and rounded once, the least that a client in 16 bits loses.
+For images and text. Gradients are computed in float32 and rounded once, the least that a client in
+16 bits loses.
 """
 
 from __future__ import annotations

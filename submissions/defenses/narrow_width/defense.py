@@ -1,8 +1,8 @@
 """A victim narrower than half its number of patches (APRIL, Lu et al., CVPR 2022, Fig. 5).
 
-The closed forms solve for as many unknowns as patches by as many equations as the width; below
-half the patches no patch is determined, but the least answer that fits is not far off where
-neighbours are alike, as in photographs. The paper doubts that such a network learns.
+For images. The closed forms solve for as many unknowns as patches by as many equations as the
+width; below half the patches no patch is determined, but the least answer that fits is not far off
+where neighbours are alike, as in photographs. The paper doubts that such a network learns.
 """
 
 from __future__ import annotations

@@ -27,6 +27,15 @@ class Withhold(Defense):
     blocks: Annotated[str, Field(pattern=r"^[1-9]\d*-[1-9]\d*$")] | None = None
     """First and last of the blocks, as `1-4`, counted from 1; all of them where none is said."""
 
+    def __post_init__(self) -> None:
+        if self.blocks is None:
+            return
+        if self.part in ("positions", "embeddings"):
+            raise ValueError(f"{self.part} are of no block; wanted no blocks, got {self.blocks}")
+        first, last = map(int, self.blocks.split("-"))
+        if first > last:
+            raise ValueError(f"blocks from {first} to {last}; wanted the first one first")
+
     def protect_update(self, update: Update, model: Victim, draws: np.random.Generator) -> Update:
         hidden = self._hidden(model)
         names = [name for name in update if {name, _module(name)} & hidden]

@@ -1,6 +1,7 @@
 """The position gradient stays on the client (APRIL, Lu et al., CVPR 2022, sections 3.2 and 4.2).
 
-The server sent the positions at the start of the round, so it knows their values.
+For images and text. The server sent the positions at the start of the round, so it knows their
+values.
 """
 
 from __future__ import annotations
