@@ -86,6 +86,9 @@ class Costs:
                 " Consistency is the share of private images whose label stays when "
                 f"{code(self._shuffler)} shuffles them."
             )
+        deltas = {one.description.get("delta") for own in self.prices.values() for one in own}
+        if told := sorted(one for one in deltas if isinstance(one, float)):
+            setting += f" Epsilon is at a delta of {' or '.join(map(str, told))}."
         blocks = [
             f"# What defenses cost: {head}",
             f"[The board]({links.url(board)}) · {links.to('the records', file)}, by "

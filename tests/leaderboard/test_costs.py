@@ -142,7 +142,9 @@ def test_the_sentence_of_one_that_holds_compares_it_with_nothing(priced):
 
 def test_epsilon_stands_where_a_defense_promises_one(priced):
     priced("none", [0.9], READ)
-    assert "| 3.2 |" in page(priced("dp", [0.5], HIDDEN, epsilon=3.21))
+    told = page(priced("dp", [0.5], HIDDEN, epsilon=3.21, delta=1e-5))
+    assert "| 3.2 |" in told
+    assert "Epsilon is at a delta of 1e-05." in told
 
 
 def test_an_epsilon_of_another_training_names_its_rounds(priced):
