@@ -121,12 +121,11 @@ def _sentence(group: ThreatGroup, names: Sequence[str], lost: Lost, links: Links
     where = f"in every protocol that {'it was' if one else 'they were'} tried in"
     said = f"{len(holding)} of {len(names)} defenses {'holds' if one else 'hold'} {where}"
     if holding:
-        costs = {name: _cost(group, name, lost, links) for name in holding}
-        brief = _figure(group).brief
-        listed = [
-            code(name) if cost == DASH else f"{code(name)} ({cost} {brief})"
-            for name, cost in costs.items()
-        ]
+        brief, listed = _figure(group).brief, []
+        for name in holding:
+            cost = _cost(group, name, lost, links)
+            price = "" if cost == DASH else f"{cost} {brief}, "
+            listed.append(f"{code(name)} ({price}reliable in {_reliable(group, name)})")
         said += f": {', '.join(listed)}"
     return f"{said}; {len(leaking)} leak in every one." if leaking else f"{said}."
 
