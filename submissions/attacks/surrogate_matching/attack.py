@@ -3,7 +3,7 @@
 Of many local steps the server sees the sum of gradients at weights it never saw. The paper takes
 them all for one gradient of all the examples, at a surrogate on the line between the weights sent
 and those returned, and matches its direction. Differences: the place on the line is the best of
-three, judged by the search's own objective, where the paper learns it by descent; labels are read
+four, judged by the search's own objective, where the paper learns it by descent; labels are read
 off the head's part of what moved.
 """
 
@@ -28,17 +28,18 @@ from benchmark.toolbox.matching import (
 )
 from benchmark.toolbox.priors import TotalVariation
 
-_PLACES = (0.25, 0.5, 0.75)  # between the weights sent, 0, and those returned, 1
+_PLACES = (0.0, 0.25, 0.5, 0.75)
+"""Between the weights sent, where one step was taken and much of more, and those returned, 1."""
 
 
 @dataclass(frozen=True)
 class SurrogateMatching(SearchAttack):
-    """Cosine distance and total variation at three places, and the best of them answers."""
+    """Cosine distance and total variation at four places, and the best of them answers."""
 
     needs: ClassVar = frozenset({Grant.BATCH_SIZE})
 
     steps: Annotated[int, Field(ge=1)] = 1000
-    """Of the three searches together."""
+    """Of the searches at all places together."""
     rate: float = 0.1
     total_variation: float = 1e-3
 
