@@ -101,8 +101,8 @@ def test_defense_has_one_row_at_the_strength_that_holds_and_a_page_with_all(full
 def test_what_holds_everywhere_and_what_leaks_everywhere_is_said_in_a_sentence(full):
     full.cell("mine", *near(10.1), defense="mjp")
     full.cell("prior_only", *near(10), defense="mjp", control=True)
-    said = "1 of 2 defenses holds in every protocol that it was tried in: `mjp` (reliable in 0 of "
-    assert said in full.text()
+    said = "1 of 2 defenses holds in every protocol that it was tried in: "
+    assert f"{said}`mjp` (reliable in 0 of 1); 1 leak in every" in full.text()
 
 
 def test_defense_is_told_over_all_threat_models_and_apart_on_its_page(full):

@@ -1,5 +1,6 @@
 """Whole sequences from honest gradients, on victims small enough for a test."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -37,16 +38,6 @@ def observed(model, update, shape, later=()):
     known = Knowledge(batch_size=shape[0], length=shape[1])
     draws = torch.Generator().manual_seed(0)
     return Observation(update, model, known, Budget(60, 2**30), draws, later=later)
-
-
-def noisy(update, scale, draws):
-    """Return an update with noise of a share of each tensor's size."""
-    return Update(
-        {
-            name: one + scale * one.std() * torch.randn(one.shape, generator=draws)
-            for name, one in update.items()
-        }
-    )
 
 
 def written(sequences, seed=0):
@@ -212,8 +203,9 @@ def test_the_grouping_by_projectors_wants_the_gradients_of_biases():
 
 def test_rounds_of_one_batch_are_averaged_so_that_noise_hides_less():
     model, tokens = make("gpt2"), written(1)
-    update, draws = see(model, tokens).update, torch.Generator().manual_seed(1)
-    sent = [noisy(update, 1.0, draws) for _ in range(64)]
+    update, draws = see(model, tokens).update, np.random.default_rng(1)
+    noise = Registry().find("defense", "gaussian_noise,scale=0.3")[0].build()
+    sent = [noise.protect_update(update, model, draws) for _ in range(64)]
     once, often = (
         attack().reconstruct(observed(model, sent[0], tokens.shape, later)).tokens == tokens
         for later in ((), tuple(sent[1:]))

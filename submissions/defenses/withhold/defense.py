@@ -32,7 +32,7 @@ class Withhold(Defense):
             return
         if self.part in ("positions", "embeddings"):
             raise ValueError(f"{self.part} are of no block; wanted no blocks, got {self.blocks}")
-        first, last = map(int, self.blocks.split("-"))
+        first, last = _ends(self.blocks)
         if first > last:
             raise ValueError(f"blocks from {first} to {last}; wanted the first one first")
 
@@ -50,11 +50,17 @@ class Withhold(Defense):
         embedding, blocks = _of_text(model) if model.track == "text" else _of_images(model)
         if self.part == "embeddings":
             return {embedding}
-        first, last = map(int, self.blocks.split("-")) if self.blocks else (1, len(blocks))
+        first, last = _ends(self.blocks) if self.blocks else (1, len(blocks))
         hidden: Modules = set()
         for attention, mlp in blocks[first - 1 : last]:
             hidden |= {"attention": attention, "mlp": mlp, "blocks": attention | mlp}[self.part]
         return hidden
+
+
+def _ends(blocks: str) -> tuple[int, int]:
+    """Return the first and the last of blocks that are said as `1-4`."""
+    first, _, last = blocks.partition("-")
+    return int(first), int(last)
 
 
 def _of_images(model: Victim) -> tuple[str, list[tuple[Modules, Modules]]]:
