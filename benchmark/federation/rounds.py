@@ -18,6 +18,7 @@ from torch import Tensor
 from benchmark.contract import Batch, Defense, Update, Victim, first_not_finite, update_fault
 from benchmark.errors import DefenseError, NotApplicable, PluginError
 from benchmark.federation.client import Client, Gradient, fedsgd
+from benchmark.federation.kept import Kept
 from benchmark.seeds import PUBLIC, Key, generator
 
 _CLIENT = Client()
@@ -49,7 +50,7 @@ class Round:
     ) -> None:
         self.name, self.seed, self.victim, self.truths = name, seed, victim, truths
         self.client, self.answers = client, answers
-        self._updates = _Kept(KEPT_BYTES)
+        self._updates = Kept(KEPT_BYTES)
         self.truth = lru_cache(_KEPT_TRUTHS)(truths.__getitem__)
         """Returns the private batch of a trial; pictures are decoded when asked for."""
 
@@ -64,10 +65,10 @@ class Round:
 
     def update(self, trial: int, answer: int = 0) -> Update:
         """Return an undefended update of a trial's batch."""
-        if (trial, answer) not in self._updates:
-            made = self.computed(self.victim, self.truth(trial), trial, answer)
-            self._updates[trial, answer] = made
-        return self._updates[trial, answer]
+        return self._updates.made(
+            (trial, answer),
+            lambda: self.computed(self.victim, self.truth(trial), trial, answer),
+        )
 
     def kept(self, trial: int, answer: int = 0) -> Update | None:
         """Return an undefended update if it has been computed, and is still held."""
@@ -137,7 +138,7 @@ class DefendedRound:
 
     def __init__(self, plain: Round, defense: Defense, label: str, key: Key = PUBLIC) -> None:
         self.plain, self.defense, self.label, self.key = plain, defense, label, key
-        self._updates = _Kept(plain.kept_bytes)
+        self._updates = Kept(plain.kept_bytes)
 
     @cached_property
     def model(self) -> Victim:
@@ -185,9 +186,7 @@ class DefendedRound:
             DefenseError: a hook failed, or what is sent is no update of the model.
             NotApplicable: the defense does not fit the victim.
         """
-        if (trial, answer) not in self._updates:
-            self._updates[trial, answer] = self._protected(trial, answer)
-        return self._updates[trial, answer]
+        return self._updates.made((trial, answer), partial(self._protected, trial, answer))
 
     def later(self, trial: int) -> tuple[Update, ...]:
         """Return what the client sends in the rounds after the first; raises as `update` does."""
@@ -272,19 +271,3 @@ def _is_a(kind: type, hook: str, made: Any) -> Any:  # noqa: ANN401  (of that ki
     if not isinstance(made, kind):
         raise TypeError(f"{hook} returned a {type(made).__name__}; wanted a {kind.__name__}")
     return made
-
-
-class _Kept(dict[tuple[int, int], Update]):
-    """Updates by trial and round; who finds no room is computed again.
-
-    Every attack asks for the trials in one order. So the one before the newest goes: were it the
-    oldest, as many as do not fit at once would all be computed again for each attack.
-    """
-
-    def __init__(self, most: int) -> None:
-        self.most = most  # a number, not its round: a ring of references outlives its last user
-
-    def __setitem__(self, place: tuple[int, int], update: Update) -> None:
-        super().__setitem__(place, update)
-        while len(self) > 1 and sum(kept.nbytes for kept in self.values()) > self.most:
-            del self[list(self)[-2]]

@@ -27,7 +27,6 @@ from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor
 
 from benchmark.api import Batch, Defense, Update, Victim
-from benchmark.toolbox.noise import gaussian
 
 _NOTHING = 1e-5  # norm of a direction that is left of a unit one by rounding alone
 
@@ -55,23 +54,52 @@ class Censor(Defense):
         start = {name: weight.clone() for name, weight in twin.weights().items()}
         best = own
         least = float(twin.loss(batch)) if self.reading == "released" else float("inf")
+        room = torch.empty_like(max(own.values(), key=Tensor.numel)).flatten()
+        places = [_Place(each, room, self.reading) for each in own.values()]
+        drawn, spare = _empty_like(own), _empty_like(own)
         for _ in range(self.candidates):
-            drawn = Update({name: self._candidate(each, draws) for name, each in own.items()})
+            for place, direction in zip(places, drawn.values(), strict=True):
+                place.draw(direction, draws)
             for name, weight in twin.weights().items():
-                weight.copy_(start[name] - self.rate * drawn[name])
+                step = torch.mul(drawn[name], self.rate, out=room[: weight.numel()].view_as(weight))
+                torch.sub(start[name], weight.copy_(step), out=weight)
             if (found := float(twin.loss(batch))) < least:
                 best, least = drawn, found
+                drawn, spare = spare, drawn
         return best
 
-    def _candidate(self, own: Tensor, draws: np.random.Generator) -> Tensor:
-        """Return a direction less what it has of a tensor's gradient, of the gradient's norm."""
-        direction = gaussian(own.shape, draws).to(own)
+
+class _Place:
+    """A tensor of a client's gradient, and what candidates have in its place.
+
+    All is done in memory that is there: new pages for each candidate cost as much as its draws.
+
+    Args:
+        own: the gradient.
+        room: as many numbers, to reckon in.
+        reading: of the projection.
+    """
+
+    def __init__(self, own: Tensor, room: Tensor, reading: str) -> None:
+        self._norm = own.norm()
+        self._unit = own / self._norm
+        self._taken = self._unit if reading == "printed" else own
+        self._room = room[: own.numel()].view_as(own)
+
+    def draw(self, direction: Tensor, draws: np.random.Generator) -> None:
+        """Make a tensor a direction less what it has of the gradient, of the gradient's norm."""
+        held = direction if direction.device.type == "cpu" else torch.empty(direction.shape)
+        draws.standard_normal(dtype=np.float32, out=held.numpy())
+        direction.copy_(held)
         direction /= direction.norm()
-        norm = own.norm()
-        if norm == 0:
-            return own
-        unit = own / norm
-        along = (direction * unit).sum()
-        left = direction - along * (unit if self.reading == "printed" else own)
-        size = left.norm()
-        return left * (norm / size) if size > _NOTHING else torch.zeros_like(own)
+        along = torch.mul(direction, self._unit, out=self._room).sum()
+        direction -= torch.mul(self._taken, along, out=self._room)
+        size = direction.norm()
+        if self._norm == 0 or size <= _NOTHING:
+            direction.zero_()
+        else:
+            direction *= self._norm / size
+
+
+def _empty_like(update: Update) -> Update:
+    return Update({name: torch.empty_like(each) for name, each in update.items()})
