@@ -74,6 +74,12 @@ def check_spans(
         raise NotApplicable(f"the update holds no gradient of {', '.join(missing)}")
 
 
+def attention_gradient(update: Mapping[str, Tensor], model: nn.Module, block: int) -> Tensor:
+    """Return the gradients of one attention's query, key and value, (3 width, width)."""
+    linears = _attention(TextVictim.of(model).anatomy.blocks[block])
+    return torch.cat([linear.weight.of(update) for linear in linears])
+
+
 def attention_span(
     update: Mapping[str, Tensor],
     model: nn.Module,
@@ -82,9 +88,7 @@ def attention_span(
     generator: torch.Generator,
 ) -> Tensor:
     """Return an orthonormal basis (width, r) in float64 of one attention's inputs, r <= rank."""
-    linears = _attention(TextVictim.of(model).anatomy.blocks[block])
-    gradient = torch.cat([linear.weight.of(update) for linear in linears])
-    return row_space(gradient, rank, generator)
+    return row_space(attention_gradient(update, model, block), rank, generator)
 
 
 def off_span(span: Tensor, inputs: Tensor) -> Tensor:
@@ -147,6 +151,15 @@ class TextEntrance:
             return TextEntrance(table, offsets, None, offsets.new_zeros(parts.width), 0.0)
         norm: Any = model.network.get_submodule(name)
         return TextEntrance(table, offsets, exact(norm.weight), exact(norm.bias), norm.eps)
+
+    def inputs(self, tokens: Tensor) -> Tensor:
+        """Return what tokens (length, k) make the attention read, (length, k, width) float64."""
+        summed = exact(self.table[tokens]) + self.offsets[:, None]
+        if self.scale is None:
+            return summed + self.shift
+        summed = summed - summed.mean(2, keepdim=True)
+        spread = (summed.square().mean(2, keepdim=True) + self.epsilon).sqrt()
+        return summed / spread * self.scale + self.shift
 
     def summands(self, words: Tensor) -> tuple[Tensor, Tensor]:
         """Return what words (n,) and positions add to an input, (n, width) and (length, width).

@@ -55,8 +55,8 @@ class SpanTokens(Attack):
             check_sequences(seen.update, seen.model, seen.length)
 
     def reconstruct(self, seen: Observation) -> Reconstruction:
-        seen = seen.averaged()
-        found = self._read(seen)
+        rounds, seen = 1 + len(seen.later), seen.averaged()
+        found = self._read(seen, rounds)
         labels_alone = label_places(seen.model, found.tokens)
         scores = label_scores(seen.update, seen.model, found.tokens, labels_alone)
         best, second = scores.topk(2, dim=0).values
@@ -64,16 +64,32 @@ class SpanTokens(Attack):
         found.certain[labels_alone] = ((best - 1).abs() < _SURE) & (second < 2 * _SURE)
         return Reconstruction(tokens=found.tokens, certain=found.certain)
 
-    def _read(self, seen: Observation) -> Found:
+    def span(self, seen: Observation, block: int) -> Tensor:
+        """Return a basis (width, r) of what an attention reads."""
+        rank = predicted_places(seen.model, seen.batch_size, seen.length)
+        return attention_span(seen.update, seen.model, block, rank, seen.generator)
+
+    def lone(self, seen: Observation, rounds: int, tokens: Tensor, possible: Tensor) -> Found:
+        """Return a batch of one sequence.
+
+        Args:
+            seen: of the mean of all rounds' updates.
+            rounds: how many they were.
+            tokens: (places, k), the candidates of each place, nearest first.
+            possible: (places, k), which of them are beyond doubt.
+        """
+        return Found(tokens[:, :1].T, possible[:, :1].T)
+
+    def _read(self, seen: Observation, rounds: int) -> Found:
         """Return what the victim read; a causal one's last tokens are left at 0."""
-        model, batch, draws = seen.model, seen.batch_size, seen.generator
+        model, batch = seen.model, seen.batch_size
         rank = predicted_places(model, batch, seen.length)
-        first = attention_span(seen.update, model, 0, rank, draws)
+        first = self.span(seen, 0)
         keep = max(first.shape[1], batch) + _SPARE
         tokens, off = token_candidates(model, first, rank // batch, keep)
         possible = off < CLEAR * off[:, -1:]
         if batch == 1:
-            found = Found(tokens[:, :1].T, possible[:, :1].T)
+            found = self.lone(seen, rounds, tokens, possible)
         else:
             read = self._by_projectors if self.grouping == "projectors" else self._sequences
             found = read(seen, tokens, possible)
@@ -82,9 +98,7 @@ class SpanTokens(Attack):
 
     def _sequences(self, seen: Observation, tokens: Tensor, possible: Tensor) -> Found:
         """Return sequences made of each position's candidates, nearest first."""
-        batch, draws = seen.batch_size, seen.generator
-        rank = predicted_places(seen.model, batch, seen.length)
-        span = attention_span(seen.update, seen.model, 1, rank, draws)
+        batch, span = seen.batch_size, self.span(seen, 1)
         possible[:, : batch + 1] = True  # under noise none may be clear
         with torch.no_grad():
             block = FirstBlock(seen.model)

@@ -8,6 +8,7 @@ from benchmark.contract import TextBatch, Update
 from benchmark.errors import NotApplicable
 from benchmark.toolbox.text.spans import (
     CLEAR,
+    TextEntrance,
     attention_span,
     check_spans,
     label_places,
@@ -85,6 +86,8 @@ def test_residuals_from_inner_products_are_those_of_the_inputs_themselves(archit
             model(tokens[None, :, rank])
         wanted = off_span(span, given[-1][0]).norm(dim=1)
         assert torch.allclose(off[:, rank], wanted, atol=1e-5)
+        inputs = TextEntrance.of(model, LENGTH).inputs(tokens)[:, rank]
+        assert torch.allclose(inputs.float(), given[-1][0], atol=1e-5)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
