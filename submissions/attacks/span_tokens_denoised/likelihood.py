@@ -75,7 +75,7 @@ class Likelihood:
         return sure
 
     def _told(self, place: int) -> tuple[Tensor, Tensor]:
-        """Return what a place's candidates have off the others' inputs, (k, width), and energies."""
+        """Return what candidates have off the others' inputs, (k, width), and its energy, (k,)."""
         candidates, alone = self._inputs[place], self._alone(place)
         left = candidates @ self._off + torch.outer(candidates @ alone, alone)
         size = left.square().sum(1)
