@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -48,6 +49,7 @@ def page(section: Section, links: Links, board: Path, texts: Sequence[Path]) -> 
         blocks += [
             f"## Defenses, by {section.unit} in the worst case",
             defenses(section, links),
+            privacy(section),
             "## Attacks",
             ranking(section, links),
             f"## Every attack, {section.unit}",
@@ -132,6 +134,23 @@ def defenses(section: Section, links: Links) -> str:
     headers = ["Defense", "", "Worst case by", "Of those that know it"]
     headers += ["It reads", "More than the prior alone", "Trials"]
     return grid(headers, rows, words=4)
+
+
+def privacy(section: Section) -> str:
+    """Return what differential privacy the defenses promise, nothing where none does."""
+    said = section.frame.groupby("defense", observed=True)["description"].last()
+    promised = []
+    for name, told in said.items():
+        description = json.loads(told)
+        if (epsilon := description.get("epsilon")) is not None:
+            promised.append(
+                f"{code(str(name))} is ({epsilon:,.1f}, {description['delta']:g})-private over "
+                f"{description['rounds']:,} rounds at a sampling rate of "
+                f"{description['sampling_rate']:g}"
+            )
+    if not promised:
+        return ""
+    return f"Epsilon and delta: {'; '.join(promised)}. No other defense here has an epsilon."
 
 
 def knows(section: Section, defense: str) -> str:

@@ -43,7 +43,7 @@ _OF_RUN = (
     *("harness_version", "harness_fingerprint", "control", "rounding_decides", "threat"),
     *("commit", "dirty", "hardware", "threads", "versions", "key", "wall"),
 )
-_OF_CELL = ("defense_version", "defense_fingerprint")
+_OF_CELL = ("defense_version", "defense_fingerprint", "description")
 _TYPES: dict[Any, Any] = {
     "reason": object,
     "control": bool,
@@ -57,6 +57,7 @@ _WORDS = (
     *("protocol", "defense", "attack", "status", "kind", "threat", "commit", "hardware"),
     *("protocol_digest", "attack_version", "attack_fingerprint", "versions", "key", "wall"),
     *("harness_version", "harness_fingerprint", "defense_version", "defense_fingerprint"),
+    "description",
 )
 """Columns in which few words stand in many rows."""
 
@@ -232,7 +233,7 @@ def _framed(
     )
     for name in ("protocol", "attack", "defense", *_OF_RUN, *_OF_CELL):
         of = cells if name in CellOfRun.model_fields else runs
-        values = [_plain(getattr(header, name)) for header in of]
+        values = [_plain(name, getattr(header, name)) for header in of]
         frame[name] = _words(values, codes) if name in _WORDS else _taken(values, codes)
     return pd.concat([frame, _scores(found, codes, runs, trial >= 0)], axis=1)
 
@@ -267,7 +268,9 @@ def _rows(records: Sequence[Record]) -> pd.DataFrame:
         row |= {"control": one.control, "rounding_decides": one.rounding_decides}
         row |= {"threat": one.threat, "trial": _number(one.trial)}
         row |= dict(one.identity) | dict(one.provenance) | one.metrics
-        row |= {"versions": _plain(one.provenance.versions), "has_excerpt": one.excerpt is not None}
+        row |= {"versions": _plain("versions", one.provenance.versions)}
+        row |= {"description": _plain("description", one.description)}
+        row |= {"has_excerpt": one.excerpt is not None}
         rows.append(row)
     columns = [*_COLUMNS, *_OF_RUN, *_OF_CELL]
     frame = pd.DataFrame(rows, columns=None if rows else columns)
@@ -318,10 +321,12 @@ def _taken(values: Sequence[Any], codes: Codes) -> pd.api.extensions.ExtensionAr
     return pd.array(values, dtype=object).take(codes)
 
 
-def _plain(value: object) -> object:
-    """Return a cell of a table; of versions, their words."""
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {number}" for name, number in sorted(value.items()))
+def _plain(name: str, value: Any) -> object:  # noqa: ANN401  (whatever a header holds)
+    """Return a cell of a table: versions in words, what a defense says of itself as JSON."""
+    if name == "versions":
+        return ", ".join(f"{part} {number}" for part, number in sorted(value.items()))
+    if name == "description":
+        return json.dumps(value, sort_keys=True)
     return value
 
 

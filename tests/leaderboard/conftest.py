@@ -23,6 +23,7 @@ SETTING = {
 ROW = {
     "protocol_digest": "d1",
     "defense_version": 1,
+    "description": "{}",
     "attack_version": 1,
     "control": False,
     "threat": "open server",

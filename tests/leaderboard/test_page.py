@@ -1,3 +1,4 @@
+import json
 import re
 
 import pytest
@@ -237,3 +238,13 @@ def test_what_no_commit_holds_is_told_and_not_ranked(full):
     assert "10 record(s) of `changed` were made from a checkout with changes of its own" in page
     assert "Commits: `0123456789ab`, `0123456789ab` (dirty)." in page
     assert "Not ranked where made from code that no commit holds: `changed`." in full.text()
+
+
+def test_page_tells_what_differential_privacy_promises_and_that_others_promise_none(full):
+    assert "Epsilon" not in full.page()
+    said = {"epsilon": 2.1013, "delta": 1e-5, "rounds": 1000, "sampling_rate": 0.01}
+    full.cell("mine", *near(11), defense="dp_sgd,noise=1.0", description=json.dumps(said))
+    assert (
+        "Epsilon and delta: `dp_sgd,noise=1.0` is (2.1, 1e-05)-private over 1,000 rounds at a "
+        "sampling rate of 0.01. No other defense here has an epsilon."
+    ) in full.page()

@@ -1,3 +1,4 @@
+import json
 import random
 
 import pytest
@@ -146,3 +147,13 @@ def test_empty_folder_is_an_empty_table(tmp_path):
     assert read_table(tmp_path).frame.empty
     with pytest.raises(RecordError, match="no results folder here"):
         load_results(tmp_path / "nowhere")
+
+
+def test_table_holds_what_a_defense_says_of_itself_whichever_way_it_is_read(results):
+    said = {"noise": 1.0, "epsilon": 2.1}
+    made = record("images", "private", "mine", 0, 0, description=said)
+    append(file_of(results, "images", "mine"), [made])
+    table_of = read_table(results).frame
+    (told,) = table_of[table_of["defense"] == "private"]["description"]
+    assert json.loads(told) == said
+    assert json.loads(table._rows([made])["description"][0]) == said
