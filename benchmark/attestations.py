@@ -22,6 +22,7 @@ from benchmark.records import Identity, Record
 from benchmark.records.files import locked
 from benchmark.records.storage import append_text
 from benchmark.registry import Registry
+from benchmark.versions import is_raised
 
 if TYPE_CHECKING:  # slow to import
     import pandas as pd
@@ -140,7 +141,11 @@ class Standing:
         were = _sources(attack, defense, identity)
         were["protocol", protocol] = Source(identity.protocol_digest)
         present = {part: self.now(part) for part in were}
-        return [part for part, now in present.items() if now and now.version != were[part].version]
+        return [
+            part
+            for part, now in present.items()
+            if now and is_raised(now.version, were[part].version)
+        ]
 
     def moved(self, attack: str, defense: str, identity: Identity) -> dict[Part, str]:
         """Return the parts of a cell that are neither as they were nor attested, as they were.

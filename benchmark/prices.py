@@ -16,6 +16,7 @@ from benchmark.records import Provenance
 from benchmark.records.files import locked
 from benchmark.records.storage import append_text
 from benchmark.registry import Submission
+from benchmark.versions import is_raised
 
 _LONG = 1e6
 """A perplexity from here on, of a training that diverged, is told by its power of ten."""
@@ -78,15 +79,9 @@ class Price(BaseModel):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What it is the price of, as it is now."""
+        """What it is the price of."""
         named = (self.protocol, self.digest, self.defense, self.version, self.harness)
         return (*named, str(self.seed))
-
-
-def present_key(protocol: UtilityProtocol, defense: Submission) -> tuple[str, ...]:
-    """Return a price's key as things are now, less the seed that ends it."""
-    named = (protocol.name, protocol.digest, defense.label, defense.version)
-    return (*named, harness_version())
 
 
 def prices_file(results: Path) -> Path:
@@ -114,6 +109,15 @@ class Prices:
                 said = error.errors()[0]["msg"]
                 raise RecordError(f"{self.path}:{number}: not a price: {said}") from error
             self.found[one.key] = one
+
+    def now(self, protocol: UtilityProtocol, defense: Submission, seed: int) -> Price | None:
+        """Return the price of a defense that counts as things are, the last of several."""
+        wanted = (protocol.name, protocol.digest, defense.label, harness_version(), seed)
+        for one in reversed(self.found.values()):
+            if (one.protocol, one.digest, one.defense, one.harness, one.seed) == wanted:
+                if not is_raised(defense.version, one.version):
+                    return one
+        return None
 
     def add(self, one: Price) -> None:
         """Keep a price."""

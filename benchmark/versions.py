@@ -20,3 +20,13 @@ TOOLBOX = {
     "text": 1,
 }
 """Of each package of the toolbox; the submissions that import one inherit its version."""
+
+
+def is_raised(now: str, was: str) -> bool:
+    """Tell whether a version is another than it was: its own, or that of a package still inherited.
+
+    A package that is imported no more raises nothing: the source has moved, as fingerprints say.
+    """
+    own, *inherited = now.split("+")
+    own_then, *inherited_then = was.split("+")
+    return own != own_then or not set(inherited) <= set(inherited_then)

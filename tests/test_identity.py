@@ -5,6 +5,7 @@ import pytest
 from benchmark import identity
 from benchmark.identity import harness_fingerprint, inherited, sources
 from benchmark.registry import Registry
+from benchmark.versions import is_raised
 
 
 def fingerprint(folder, name="mine"):
@@ -123,3 +124,20 @@ def test_every_package_of_the_toolbox_has_a_version():
     within = (identity.ROOT / "benchmark/toolbox").iterdir()
     packages = {each.stem for each in within if not each.stem.startswith("_")}
     assert packages == identity.TOOLBOX.keys()
+
+
+@pytest.mark.parametrize(
+    ("now", "was", "raised"),
+    [
+        ("1", "1", False),
+        ("2", "1", True),
+        ("1+noise.2", "1+noise.2", False),
+        ("1+noise.3", "1+noise.2", True),
+        ("1+noise.2", "1", True),  # the package was at 1, or is imported only now
+        ("1", "1+noise.2", False),
+        ("1+matching.2", "1+matching.2+noise.2", False),
+        ("2", "1+noise.2", True),
+    ],
+)
+def test_version_is_raised_by_itself_or_by_a_package_still_imported(now, was, raised):
+    assert is_raised(now, was) is raised

@@ -2,6 +2,8 @@ import pytest
 
 from benchmark.errors import RecordError
 from benchmark.prices import Price, Prices
+from benchmark.protocol import load_utility
+from benchmark.registry import Registry
 
 LINE = (
     '{{"protocol":"p","digest":"d","defense":"none","version":"1","harness":"1","seed":0,'
@@ -46,3 +48,21 @@ def test_what_is_written_is_read_again(read, tmp_path):
     Prices(tmp_path).add(price)
     assert list(Prices(tmp_path).found.values()) == [price]
     assert isinstance(price, Price)
+
+
+def test_price_of_an_older_version_does_not_count_and_the_last_of_several_does(tmp_path):
+    defense = Registry().find("defense", "censor,defaults")[0]
+    protocol = load_utility("digits_small_b")
+
+    def line(version, accuracy):
+        said = LINE.format(said=f'"accuracy":{accuracy}').replace('"none"', '"censor"')
+        said = said.replace('"p"', '"digits_small_b"').replace('"d"', f'"{protocol.digest}"')
+        return said.replace('"version":"1"', f'"version":"{version}"')
+
+    def now(*lines):
+        (tmp_path / "utility.jsonl").write_text("".join(lines))
+        return Prices(tmp_path).now(protocol, defense, 0)
+
+    assert now(line("0", 0.5)) is None
+    assert now(line("1+noise.2", 0.4)).accuracy == 0.4  # it draws without that package now
+    assert now(line("1+noise.2", 0.4), line("1", 0.5)).accuracy == 0.5

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,7 @@ from benchmark.contract import Update
 from benchmark.errors import PluginError, RecordError
 from benchmark.identity import harness_version
 from benchmark.manifest import Kind
-from benchmark.prices import Price, Prices, present_key
+from benchmark.prices import Price, Prices
 from benchmark.protocol import Protocol, VisionProtocol, load_protocol, load_utility
 from benchmark.published.ledger import Published
 from benchmark.published.verdicts import NotRun, Ours
@@ -23,6 +23,7 @@ from benchmark.registry import Registry, Submission, exactly
 from benchmark.seeds import PUBLIC, generator
 from benchmark.stats import CELL, RAN, tidy
 from benchmark.tunings import resolve
+from benchmark.versions import is_raised
 from benchmark.victims import SIZES, ImageSpec, ImageVictim, build
 
 
@@ -117,8 +118,11 @@ class Measured:
             "defense_version": defense.version,
             "harness_version": harness_version(),
         }
-        same = [rows[name].astype(str) == word for name, word in wanted.items()]
-        return pd.concat(same, axis=1).all(axis=1)
+        raised = [
+            rows[name].astype(str).map(partial(is_raised, word)).astype(bool)
+            for name, word in wanted.items()
+        ]
+        return ~pd.concat(raised, axis=1).any(axis=1)
 
     @staticmethod
     def _share(
@@ -149,13 +153,8 @@ class Measured:
         """Return by seed what was trained by the present protocol and versions."""
         protocol = load_utility(name)
         (defense,) = self._registry.find("defense", exactly(label))
-        wanted = present_key(protocol, defense)
-        return {
-            price.seed: price
-            for key, price in self._prices.found.items()
-            if key[:-1] == wanted and price.accuracy is not None
-            if price.seed in (seeds or protocol.seeds)
-        }
+        found = (self._prices.now(protocol, defense, seed) for seed in seeds or protocol.seeds)
+        return {one.seed: one for one in found if one is not None and one.accuracy is not None}
 
     @cached_property
     def _prices(self) -> Prices:

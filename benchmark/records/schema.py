@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from benchmark.metrics import Excerpt
+from benchmark.versions import is_raised
 
 SCHEMA = 2
 """The number of the files' form; raised where an older program could not read a newer file."""
@@ -71,9 +72,13 @@ class Identity(BaseModel):
     harness_version: str
     harness_fingerprint: str
 
+    def is_raised(self, was: Identity) -> bool:
+        """Tell whether a record of another identity is due again under this one."""
+        return any(map(is_raised, self.decides, was.decides))
+
     @property
     def decides(self) -> tuple[str, str, str, str]:
-        """The part that makes a cell due where it differs."""
+        """The part that makes a cell due where it is raised."""
         return (
             self.protocol_digest,
             self.attack_version,

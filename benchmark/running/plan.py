@@ -82,7 +82,7 @@ def file_of_cell(cell: Cell, results: Path) -> Path:
 
 def is_current(record: Record, cell: Cell) -> bool:
     """Tell whether a record of a cell was made by this very protocol and these versions."""
-    return record.identity.decides == cell.identity.decides
+    return not cell.identity.is_raised(record.identity)
 
 
 def due_trials(records: Iterable[Record], cell: Cell, trials: Sequence[int]) -> list[int]:

@@ -14,7 +14,7 @@ import torch
 from benchmark.contract import Batch
 from benchmark.errors import NotApplicable
 from benchmark.identity import harness_version
-from benchmark.prices import Price, Prices, present_key
+from benchmark.prices import Price, Prices
 from benchmark.protocol import UtilityProtocol
 from benchmark.records import Provenance
 from benchmark.registry import Registry, Submission
@@ -61,7 +61,7 @@ def measure(order: Order) -> Iterator[str]:
     due = {
         one.label: left
         for one in chosen
-        if (left := [seed for seed in seeds if _key(protocol, one, seed) not in prices.found])
+        if (left := [seed for seed in seeds if prices.now(protocol, one, seed) is None])
     }
     counts = f"{len(chosen)} defenses, {sum(map(len, due.values()))} trainings due"
     yield f"{protocol.name}: {counts}"
@@ -79,7 +79,8 @@ def measure(order: Order) -> Iterator[str]:
         except NotApplicable as reason:
             for seed in due[one.label]:
                 prices.add(bench.misfit(one, seed, str(reason), place))
-        yield _told([prices.found[_key(protocol, one, seed)] for seed in seeds])
+        told = (prices.now(protocol, one, seed) for seed in seeds)
+        yield _told([price for price in told if price is not None])
 
 
 class Bench:
@@ -212,13 +213,9 @@ def _recorded_rate(protocol: UtilityProtocol, defense: Submission, prices: Price
 
     A seed that diverged at it has a lower one.
     """
-    own = (prices.found.get(_key(protocol, defense, seed)) for seed in protocol.seeds)
+    own = (prices.now(protocol, defense, seed) for seed in protocol.seeds)
     rates = (price.rate for price in own if price is not None)
     return max((rate for rate in rates if rate is not None), default=None)
-
-
-def _key(protocol: UtilityProtocol, defense: Submission, seed: int) -> tuple[str, ...]:
-    return (*present_key(protocol, defense), str(seed))
 
 
 def _told(made: Sequence[Price]) -> str:

@@ -70,7 +70,7 @@ def strata(
             continue
         seed = min(by_seed)  # all cells of a protocol share a round
         cell = _cell(by_name[name], defense, attack, seed, registry)
-        if cell is not None and cell.identity.decides == identity.decides:
+        if cell is not None and not cell.identity.is_raised(identity):
             chosen = _drawn(by_seed[seed], cell, size)
             beside = sorted({r.trial for r in by_seed[seed] if r.trial is not None})
             seconds = sum(r.seconds or 0.0 for r in chosen)
