@@ -77,6 +77,13 @@ def test_what_leaves_what_noise_would_is_certain():
     assert torch.equal(answer.tokens, tokens_of())
 
 
+def test_nothing_is_certain_where_the_nearest_tokens_stand(monkeypatch):
+    seen = see(make(), tokens_of(), "gaussian_noise,scale=1e-6")
+    assert attack().reconstruct(seen).certain.all()
+    monkeypatch.setattr(Likelihood, "fits_noise", True)
+    assert not attack().reconstruct(seen).certain[:, :-1].any()
+
+
 def test_rounds_are_averaged_and_their_noise_is_known_to_be_less():
     once, often = (
         attack().reconstruct(see(make(), tokens_of(), "gaussian_noise,scale=0.1", rounds))
