@@ -413,7 +413,7 @@ def test_export_writes_the_table_that_pandas_reads(run, gradleak, results, tmp_p
     run()
     file = tmp_path / f"all.{form}"
     ended = gradleak("export", "--format", form, "--output", file, "--results", results)
-    assert (ended.code, ended.err) == (0, f"3 records, 31 columns written to {file}\n")
+    assert (ended.code, ended.err) == (0, f"3 records, 32 columns written to {file}\n")
     wanted = load_results(results)
     found = read(file)
     assert list(found.columns) == list(wanted.columns)
