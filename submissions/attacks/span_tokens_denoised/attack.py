@@ -9,8 +9,8 @@ sequence that is likeliest (`likelihood.py`), all columns being unknown.
 A sequence that leaves less than the noise is read into the noise, and the nearest tokens stand. A
 token is certain where the sequence leaves what noise would and no other token comes near.
 
-Source: derived for this benchmark, after DAGER (Petrov et al., NeurIPS 2024), which cuts the span and
-knows no noise.
+Source: derived for this benchmark, after DAGER (Petrov et al., NeurIPS 2024), which cuts the span
+and knows no noise.
 """
 
 from __future__ import annotations
